@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from anole.documents.build import Build
 from anole.documents.tensor_info import TensorInfo
-from anole.extract.samples import read_samples
+from anole.extract.samples import random_input, read_samples
 
 MIN_VARIATION = 1e-2
 """Min variation of an output for a meaningful comparison: below it, an error may hide in the constant part."""
@@ -29,7 +30,7 @@ _MAX_SAMPLES = 64
 """Max number of a model's own samples that its builds run on."""
 
 _MAX_CHECKED_SAMPLES = 4
-"""Max number of these among the samples that decide whether a build is correct."""
+"""Max number of a model's own samples that decide whether a build is correct."""
 
 _MAX_PATCHES = 8
 """Max number of equal-valued patches along each axis of an input."""
@@ -64,7 +65,10 @@ class Comparison:
 
 def timing_inputs(build: Build, first_seed: int = 0) -> list[NDArray[Any]]:
     """Return a random array for each input, with seeds from `first_seed`; by default the inputs to time a build on."""
-    return [_random(info, seed, info.shape) for seed, info in enumerate(build.inputs, first_seed)]
+    return [
+        random_input(info, np.random.default_rng(seed), info.shape)
+        for seed, info in enumerate(build.inputs, first_seed)
+    ]
 
 
 def check_inputs(build: Build) -> list[list[NDArray[Any]]]:
@@ -72,34 +76,28 @@ def check_inputs(build: Build) -> list[list[NDArray[Any]]]:
 
     They are `timing_inputs`, other noise, patches, and some of the model's own samples, see `own_samples`.
     """
-    noise = [_random(info, seed, info.shape) for seed, info in enumerate(build.inputs, 1000)]
+    noise = [
+        random_input(info, np.random.default_rng(seed), info.shape) for seed, info in enumerate(build.inputs, 1000)
+    ]
     patches = [_random_patches(info, seed) for seed, info in enumerate(build.inputs, 2000)]
     return [timing_inputs(build), noise, patches, *own_samples(build)[:_MAX_CHECKED_SAMPLES]]
 
 
 def own_samples(build: Build) -> list[list[NDArray[Any]]]:
-    """Return the first of the samples that a model names; none if it names no file, or for non-typical sizes.
+    """Return the first samples that a model names; none if it names no file, or the file is gone, or at other sizes.
 
     Raises:
         BuildError: the samples cannot be read, or do not fit.
     """
     model = build.model_spec
-    if model.samples is None or build.sizes is not None:
+    if model.samples is None or build.sizes is not None or not Path(model.samples).exists():
         return []
     return [list(sample) for sample in read_samples(model, build.inputs)[:_MAX_SAMPLES]]
 
 
-def _random(info: TensorInfo, seed: int, shape: Sequence[int]) -> NDArray[Any]:
-    """Return random values for an input: standard normal, indices of its table, or zeros and ones, as in a mask."""
-    rng = np.random.default_rng(seed)
-    if info.dtype.startswith("float"):
-        return np.asarray(rng.standard_normal(shape), info.dtype)
-    return np.asarray(rng.integers(0, info.indexed or 2, shape), info.dtype)
-
-
 def _random_patches(info: TensorInfo, seed: int) -> NDArray[Any]:
     """Return random values that are constant within patches, similar to adjacent values in images and audio."""
-    values = _random(info, seed, [min(size, _MAX_PATCHES) for size in info.shape])
+    values = random_input(info, np.random.default_rng(seed), [min(size, _MAX_PATCHES) for size in info.shape])
     for axis, size in enumerate(info.shape):
         values = np.take(values, np.arange(size) * min(size, _MAX_PATCHES) // max(size, 1), axis)
     return np.asarray(values, order="C")

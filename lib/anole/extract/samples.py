@@ -23,7 +23,7 @@ def read_samples(model: ModelSpec, inputs: Sequence[TensorInfo]) -> list[Sample]
     """Return a model's samples, or random samples if it has none; raise BuildError if they do not fit."""
     if model.samples is None:
         rng = np.random.default_rng(0)
-        return [[_random_input(info, rng) for info in inputs] for _ in range(_N_RANDOM_SAMPLES)]
+        return [[random_input(info, rng, info.shape) for info in inputs] for _ in range(_N_RANDOM_SAMPLES)]
     path = Path(model.samples)
     try:
         content = np.load(path)
@@ -42,7 +42,8 @@ def read_samples(model: ModelSpec, inputs: Sequence[TensorInfo]) -> list[Sample]
     return [[arrays[info.name][i].astype(info.dtype) for info in inputs] for i in range(n)]
 
 
-def _random_input(info: TensorInfo, rng: np.random.Generator) -> NDArray[Any]:
+def random_input(info: TensorInfo, rng: np.random.Generator, shape: Sequence[int]) -> NDArray[Any]:
+    """Return random values for an input: standard normal, indices of its table, or zeros and ones, as in a mask."""
     if info.dtype.startswith("float"):
-        return rng.standard_normal(info.shape).astype(info.dtype)
-    return rng.integers(0, 2, info.shape).astype(info.dtype)
+        return rng.standard_normal(shape).astype(info.dtype)
+    return rng.integers(0, info.indexed or 2, shape).astype(info.dtype)

@@ -12,6 +12,7 @@ import tvm_ffi
 from tvm import ir, relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from anole.extract.passes.value_ranges import COMPARISONS
 from anole.ir.mutators import extents, operator_of, resolve, resolve_call, rewrite, value_of, with_attrs
 
 
@@ -132,9 +133,7 @@ def _scalar(operand: ir.Expr) -> float | None:
 
 
 _REWRITES: dict[str, Callable[[relax.BlockBuilder, ir.Call], ir.Expr]] = {
-    **dict.fromkeys(
-        (f"relax.{name}" for name in "equal not_equal less less_equal greater greater_equal".split()), _compare_bools
-    ),
+    **dict.fromkeys(COMPARISONS, _compare_bools),
     "relax.call_tir": _elementwise,
     "relax.maximum": _maximum,
     "relax.nn.layer_norm": _layer_norm,

@@ -19,7 +19,7 @@ VALUE_PRESERVING = frozenset(
 _MIN_VALUES = {"uint8": 0, "int8": -128}
 """The minimum of each 8-bit dtype."""
 
-_COMPARISONS = frozenset(f"relax.{name}" for name in "equal not_equal less less_equal greater greater_equal".split())
+COMPARISONS = frozenset(f"relax.{name}" for name in "equal not_equal less less_equal greater greater_equal".split())
 
 Values = Mapping[relax.Var, ir.Expr]
 """The bindings of variables."""
@@ -54,13 +54,14 @@ def table_sizes(main: relax.Function) -> dict[relax.Var, int]:
     for var, call in values.items():
         operator, read = operator_of(call), {source_of[each] for each in variables(call) if each in source_of}
         if operator in VALUE_PRESERVING or (operator == "relax.astype" and "int" in str(var.ty.dtype)):
-            source_of |= dict.fromkeys((var,), *read) if read else {}
+            kept, others = call.args[0], others | read - {source_of.get(call.args[0])}
+            source_of |= {var: source_of[kept]} if kept in source_of else {}
         elif var in from_the_end and call.args[2] in source_of:
             source_of[var] = source_of[call.args[2]]
         elif operator == "relax.take" and call.args[1] in source_of and call.args[0] not in source_of:
-            source, size = source_of[call.args[1]], extents(call.args[0])[int(call.attrs.axis)]
+            source, size = source_of[call.args[1]], extents(call.args[0])[call.attrs.axis or 0]
             sizes[source] = min(size, sizes.get(source, size), np.iinfo(str(source.ty.dtype)).max)
-        elif operator not in _COMPARISONS and var not in from_the_end.values():
+        elif operator not in COMPARISONS and var not in from_the_end.values():
             others |= read
     return {source: size for source, size in sizes.items() if source not in others}
 
