@@ -364,6 +364,10 @@ def test_batches_are_smaller_in_a_space_without_merit(bowl, options, size, learn
     assert settings.trials_ahead(bowl.space) == 24
 
 
+def test_without_merit_a_search_ends_only_after_96_trials(bowl):
+    assert len(Session(bowl, replace(QUICK["random"], min_gain=0.9), 600).run().trials) == 96
+
+
 def test_a_search_stops_after_max_iterations_even_if_interrupted(bowl):
     settings = replace(QUICK["autotvm"], max_iterations=3)
     session = Session(bowl, settings, 600).run()

@@ -22,6 +22,9 @@ from anole.space.space import Space, Vectors
 _GUIDED_SHARE = 0.5
 """Share of the first batch that is chosen with the prior from similar tasks; the rest is chosen without it."""
 
+_MIN_TRIALS_WITHOUT_MERIT = 96
+"""Min trials before a search without merit ends: the fastest of fewer trials are a bad sample of the upper tail."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -98,11 +101,10 @@ class Search:
     @property
     def converged(self) -> bool:
         """Whether the next trials are expected to gain less than `min_gain`."""
-        least, space = self.settings.min_gain, self.subject.space
-        n = self.settings.trials_ahead(space)
-        # Without merit, the fastest of few trials are no tail of a distribution yet.
-        is_early = not space.merit and len(self._history) < 4 * n
-        return least is not None and not is_early and expected_gain(self._history.gflops, n) < least
+        min_gain, n_ahead = self.settings.min_gain, self.settings.trials_ahead(self.subject.space)
+        if min_gain is None or (not self.subject.space.merit and len(self._history) < _MIN_TRIALS_WITHOUT_MERIT):
+            return False
+        return expected_gain(self._history.gflops, n_ahead) < min_gain
 
     @property
     def done(self) -> bool:
