@@ -53,7 +53,7 @@ class SimulatedRunner:
         error = _relative_error(outputs, references)
         if error > _MAX_ERROR:
             raise BuildError(
-                f"{folder}: the outputs differ from those of {reference.name}: relative error {error:.3g}; at most "
+                f"{folder}: the outputs differ from {reference.name}'s: relative error {error:.3g}; at most "
                 f"{_MAX_ERROR:g} is allowed"
             )
         snr_db = -20 * math.log10(error) if error else None

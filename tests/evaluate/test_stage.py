@@ -107,7 +107,7 @@ np.save("own.npy", 10 * torch.randn(3, 2, 64).numpy())
 sampled = ModelSpec("net", "torch:tiny:perceptron", {"x": (2, 64)}, "own.npy")
 compile_untuned(sampled, Path("sampled"))
 compile_untuned(replace(sampled, source="torch:tiny:clipped_perceptron"), Path("clipped"))
-pretended("sampled_and_wrong", "clipped", "torch:tiny:perceptron")
+pretended("wrong_on_samples", "clipped", "torch:tiny:perceptron")
 shutil.rmtree("clipped")
 compiled("faint", "onnx:faint.onnx")
 pretended("faint_and_wrong", "faint", "onnx:noisy.onnx")
@@ -134,16 +134,16 @@ print(json.dumps([failures, rounding]))
 """
 
 REFUSED = {
-    "wrong": "wrong: the outputs differ from those of torch: relative error ",
-    "bf16_and_wrong": "bf16_and_wrong: the outputs differ from those of torch: relative error ",
-    "int4_and_wrong": "int4_and_wrong: the outputs differ from those of torch: relative error ",
-    "noisy_stem": "noisy_stem: the outputs differ from those of torch: ",
-    "noisy_head": "noisy_head: the outputs differ from those of torch: ",
-    "faint_and_wrong": "faint_and_wrong: the outputs differ from those of onnxruntime: ",
-    "bytes_and_wrong": "bytes_and_wrong: the outputs differ from those of onnxruntime: ",
-    "sampled_and_wrong": "sampled_and_wrong: the outputs differ from those of torch: relative error ",
+    "wrong": "wrong: the outputs differ from torch's: relative error ",
+    "bf16_and_wrong": "bf16_and_wrong: the outputs differ from torch's: relative error ",
+    "int4_and_wrong": "int4_and_wrong: the outputs differ from torch's: relative error ",
+    "noisy_stem": "noisy_stem: the outputs differ from torch's: ",
+    "noisy_head": "noisy_head: the outputs differ from torch's: ",
+    "faint_and_wrong": "faint_and_wrong: the outputs differ from onnxruntime's: ",
+    "bytes_and_wrong": "bytes_and_wrong: the outputs differ from onnxruntime's: ",
+    "wrong_on_samples": "wrong_on_samples: the outputs differ from torch's: relative error ",
     "shy_and_wrong": "shy_and_wrong: with random weights, to make the outputs depend on the input, the outputs ",
-    "delicate_and_wrong": "delicate_and_wrong: the outputs differ from those of torch: ",
+    "delicate_and_wrong": "delicate_and_wrong: the outputs differ from torch's: ",
 }
 
 
@@ -248,7 +248,7 @@ def test_double_precision_overrules_an_inexact_reference(evaluated: Evaluated) -
     evaluation = evaluated.read("faint")
     assert evaluation.latencies[0].relative_error > 1e-2
     assert evaluation.exact_error is not None and evaluation.exact_error < 1e-5
-    assert "faint: the outputs differ from those of onnxruntime by " in evaluated.log
+    assert "faint: the outputs differ from onnxruntime's by " in evaluated.log
     # Such an inexact reference does not show the error that single precision may have.
     assert evaluation.reference_exact_error is not None and evaluation.reference_exact_error > 3e-3
 
@@ -261,7 +261,7 @@ def test_builds_with_rounded_weights_match_a_rounded_reference(evaluated: Evalua
     assert evaluation.rounded_error is not None and evaluation.rounded_error < 1e-5
     assert evaluation.precision == "float32, weights in int4"
     assert {latency.reference_precision for latency in evaluation.latencies} == {"float32"}
-    assert f"{name}: the outputs differ from those of " in evaluated.log
+    assert f"{name}: the outputs differ from " in evaluated.log
 
 
 @pytest.mark.guard
@@ -276,7 +276,7 @@ def test_a_build_may_be_about_as_inexact_as_its_references(evaluated: Evaluated)
 def test_one_percent_of_noise_is_detected(evaluated: Evaluated, name: str, min_error: float) -> None:
     exact = evaluated.read(name).exact_error
     assert exact is not None and exact > min_error
-    assert f"{exact:.2g} from those computed in double" in evaluated.errors[name]
+    assert f"{exact:.2g} from outputs computed in double" in evaluated.errors[name]
 
 
 @pytest.mark.guard

@@ -31,8 +31,8 @@ INT8_BUILD = replace(BUILD, kernels=(BuiltKernel("conv", 1, None, (), 1, 1, "uin
     ("evidence", "message"),
     [
         ({"exact_error": 0.05, "reference_exact_error": 0.02}, None),
-        ({"exact_error": 0.07, "reference_exact_error": 0.02}, "(0.07 from those computed without fusing"),
-        ({"exact_error": 0.2, "reference_exact_error": 0.15}, "(0.2 from those computed without fusing"),
+        ({"exact_error": 0.07, "reference_exact_error": 0.02}, "(0.07 from outputs computed without fusing"),
+        ({"exact_error": 0.2, "reference_exact_error": 0.15}, "(0.2 from outputs computed without fusing"),
         ({"exact_error": 0.056, "reference_exact_error": 0.2}, None),
         ({**MEANS, "averaged_error": 4e-3, "averaged_draws": 40}, None),
         ({**MEANS, "averaged_error": 2e-2}, "and up to 0.003 may be chance"),
@@ -55,12 +55,12 @@ def test_a_quantized_network_is_compared_with_its_file(evidence: dict[str, Any],
             {"exact_error": 4e-4, "reference_exact_error": 1e-4},
             "relative error 0.02; at most 0.0001 is allowed (0.0004",
         ),
-        ({"exact_error": 2e-4, "reference_exact_error": 4e-3}, "(0.0002 from those computed in double precision)"),
+        ({"exact_error": 2e-4, "reference_exact_error": 4e-3}, "(0.0002 from outputs computed in double precision)"),
         (MEANS, None),
         ({**MEANS, "averaged_error": 4e-3}, "nearby inputs differ by 0.004, and up to 0.003 may be chance"),
-        ({**MEANS, "nearby_error": 0.05}, "those of the reference change by 0.01 if its inputs are perturbed"),
+        ({**MEANS, "nearby_error": 0.05}, "reference's outputs change by 0.01 if its inputs are perturbed"),
         ({**MEANS, "averaged_draws": 32}, "errors below 0.011 would go undetected"),
-        ({}, "net: the outputs differ from those of onnxruntime: relative error 0.02; at most 0.0001 is allowed"),
+        ({}, "net: the outputs differ from onnxruntime's: relative error 0.02; at most 0.0001 is allowed"),
         ({"latencies": (replace(LATENCY, relative_error=1e-5),)}, None),
         (
             {"latencies": (replace(LATENCY, relative_error=1e-5, variation_error=0.01),)},
@@ -80,14 +80,14 @@ def test_evidence_decides(evidence: dict[str, Any], message: str | None, caplog:
     with caplog.at_level(logging.WARNING):
         reject_wrong(Path("net"), BUILD, evaluation)
     is_far = any(latency.relative_error > 1e-4 for latency in evaluation.latencies)
-    assert ("net: the outputs differ from those of onnxruntime by 0.02, and " in caplog.text) is is_far
+    assert ("net: the outputs differ from onnxruntime's by 0.02, and " in caplog.text) is is_far
 
 
 def test_agreement_with_one_of_two_references_suffices(caplog: pytest.LogCaptureFixture) -> None:
     torch, runtime = replace(LATENCY, reference="torch", relative_error=0.26), replace(LATENCY, relative_error=9e-7)
     with caplog.at_level(logging.WARNING):
         reject_wrong(Path("net"), BUILD, replace(FAR, latencies=(torch, runtime)))
-    warned = "differ from those of torch by 0.26, and from those of onnxruntime by only 9e-07: the references disagree"
+    warned = "differ from torch's by 0.26, and from onnxruntime's by only 9e-07: the references disagree"
     assert warned in caplog.text
     with pytest.raises(BuildError, match=r"relative error 0\.26"):
         reject_wrong(Path("net"), BUILD, replace(FAR, latencies=(torch, replace(runtime, relative_error=2e-4))))

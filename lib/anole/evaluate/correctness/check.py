@@ -99,19 +99,19 @@ def reject_wrong(folder: Path, build: Build, evaluation: Evaluation) -> None:
         errors = _errors(latency)
         if (reason := _reason_to_accept(build, evaluation)) is not None:
             _log.warning(
-                "%s: the outputs differ from those of %s by %.2g, and %s",
+                "%s: the outputs differ from %s's by %.2g, and %s",
                 *(folder, latency.reference, max(errors.values()), reason),
             )
             continue
         kind = next(kind for kind, error in errors.items() if not error <= max_error)
         raise BuildError(
-            f"{folder}: the outputs differ from those of {latency.reference}: {kind} {errors[kind]:.3g}; "
+            f"{folder}: the outputs differ from {latency.reference}'s: {kind} {errors[kind]:.3g}; "
             f"at most {max_error:g} is allowed{_describe_evidence(build, evaluation)}{rounding_remedy(build)}"
         )
     if not (evaluation.redrawn_error or 0.0) <= max_error:
         raise BuildError(
-            f"{folder}: with random weights, to make the outputs depend on the input, the outputs differ from those "
-            f"of torch: error {evaluation.redrawn_error:.2g} relative to variation; at most {max_error:g} is allowed"
+            f"{folder}: with random weights, to make the outputs depend on the input, the outputs differ from "
+            f"torch's: error {evaluation.redrawn_error:.2g} relative to variation; at most {max_error:g} is allowed"
         )
 
 
@@ -272,7 +272,7 @@ def _is_near_on_average(evaluation: Evaluation, max_chance_error: float) -> bool
 def _reason_to_accept(build: Build, evaluation: Evaluation) -> str | None:
     """Explain why a build that is too far from a reference is accepted; None if it is not."""
     if (best := _best_agreeing_reference(build, evaluation)) is not None:
-        return f"from those of {best.reference} by only {max(_errors(best).values()):.2g}: the references disagree"
+        return f"from {best.reference}'s by only {max(_errors(best).values()):.2g}: the references disagree"
     if (rounded_error := evaluation.rounded_error) is not None and rounded_error <= MAX_RELATIVE_ERROR:
         return f"from a reference that rounds in the same way by only {rounded_error:.2g}"
     if (rounding_error := evaluation.narrow_error) is not None:
@@ -281,7 +281,7 @@ def _reason_to_accept(build: Build, evaluation: Evaluation) -> str | None:
             return f"the reference differs from itself by {rounding_error:.2g} if it rounds in the same way"
     if _is_near_exact(build, evaluation):
         return (
-            f"from those computed {_method(build)} by only {evaluation.exact_error:.2g}; "
+            f"from outputs computed {_method(build)} by only {evaluation.exact_error:.2g}; "
             f"the most exact reference differs from these by {evaluation.reference_exact_error:.2g}"
         )
     if _is_near_on_average(evaluation, _max_chance_error(build)):
@@ -301,10 +301,10 @@ def _describe_evidence(build: Build, evaluation: Evaluation) -> str:
     if evaluation.rounded_error is not None:
         facts.append(f"{evaluation.rounded_error:.2g} from a reference that rounds in the same way")
     if evaluation.exact_error is not None:
-        facts.append(f"{evaluation.exact_error:.2g} from those computed {_method(build)}")
+        facts.append(f"{evaluation.exact_error:.2g} from outputs computed {_method(build)}")
     if evaluation.reference_sensitivity:
         facts.append(
-            f"those of the reference change by {evaluation.reference_sensitivity:.2g} if its inputs are perturbed by "
+            f"the reference's outputs change by {evaluation.reference_sensitivity:.2g} if its inputs are perturbed by "
             "rounding"
         )
     if chance_error is not None:
