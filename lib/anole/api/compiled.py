@@ -86,9 +86,7 @@ class Compiled:
         self._call = call or self._read_call()
         n_threads = int(tvm.get_global_func("runtime.NumThreads")())
         if build.threads not in (None, n_threads):
-            problem = (
-                f"built for {build.threads} threads, but TVM uses {n_threads} in this process; a new one is faster"
-            )
+            problem = f"built for {build.threads} threads, but TVM uses {n_threads} here; a new process is faster"
             warnings.warn(f"{folder}: {problem}", stacklevel=3)
         self._library = tvm.runtime.load_module(str(self.folder / "model.so"))
         self._of_thread = threading.local()

@@ -195,10 +195,10 @@ def _weights(program: torch.export.ExportedProgram) -> Iterator[bytes]:
 
 def digest(*parts: str | bytes) -> str:
     """Return a short name for these contents."""
-    digest = hashlib.sha256()
+    sha = hashlib.sha256()
     for part in parts:
-        digest.update(part.encode() if isinstance(part, str) else part)
-    return digest.hexdigest()[:10]
+        sha.update(part.encode() if isinstance(part, str) else part)
+    return sha.hexdigest()[:10]
 
 
 def _plain(name: str) -> str:

@@ -117,7 +117,7 @@ class SampleError:
     Attributes:
         reference: as in `Latency`.
         samples: the number of samples.
-        relative_error: the largest L2 distance from the reference's output, relative to the norm of that.
+        relative_error: the largest L2 distance from the reference's output, relative to its norm.
         same_top_1: the number of samples with the same largest value; None unless the output has a row of scores.
     """
 
