@@ -117,12 +117,12 @@ def compute(imported: Imported, arrays: Mapping[str, Any]) -> list[Any]:
 
     from anole.compiler.lower import Choice, lower
     from anole.errors import BuildError
-    from anole.extract.graph import for_low_precision, workloads_of
+    from anole.extract.graph import for_target, workloads_of
     from anole.targets import get_device
     from anole.targets.cpu.settings import describe_cpu
 
     target = get_device(describe_cpu(threads=1))
-    imported = for_low_precision(imported, target)
+    imported = for_target(imported, target)
     choices = {
         workload: Choice(target.template(workload), target.default_config(workload))
         for workload in workloads_of(imported.module)

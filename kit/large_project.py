@@ -7,10 +7,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from anole.documents.build import Build, BuiltTask, Coverage, write_build
+from anole.documents.build import Build, BuiltTask, Coverage, TensorInfo, write_build
 from anole.documents.evaluation import Evaluation, Latency, LoadLatency, write_evaluation
 from anole.documents.manifest import ListedTask, Manifest, Origin, write_manifest, write_task
-from anole.documents.tensor_info import TensorInfo
 from anole.keys import canonical_json
 from anole.record import Config, Confirmation, Measurement, Run, Source, SpaceFacts, Status, Trial
 from anole.store.content import ShardContent, encode_shard

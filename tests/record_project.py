@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from anole.documents.build import FILE, Build, BuiltTask, Coverage, read_build, write_build
+from anole.documents.build import FILE, Build, BuiltTask, Coverage, TensorInfo, read_build, write_build
 from anole.documents.evaluation import (
     Evaluation,
     KernelLatency,
@@ -31,7 +31,6 @@ from anole.documents.receipt import (
     read_receipts,
     read_refined,
 )
-from anole.documents.tensor_info import TensorInfo
 from anole.merge.database import Merged, merge_files
 from anole.record import Confirmation, Measurement, Run, SpaceFacts, Status, Trial
 from anole.store.lines import strip_checksum

@@ -224,7 +224,7 @@ def test_required_measurements_are_rejected_on_another_machine(empty_project: Pa
         ("[1]", "holds [1], not an object"),
         (
             '{"workload": {"operator": "conv9d"}, "target": {"kind": "cpu"}, "template_version": 1}',
-            "is not a task: the operator is 'conv9d', not one of conv2d, dense, batch_matmul",
+            "is not a task: the operator is 'conv9d', not one of conv2d, dense, batch_matmul, attention",
         ),
     ],
 )

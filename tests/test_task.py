@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from anole.task import BatchMatmul, Conv2d, Dense, Task, WeightScheme, Workload, workload_from_json, workload_to_json
+from anole.task import (
+    Attention,
+    BatchMatmul,
+    Conv2d,
+    Dense,
+    Task,
+    WeightScheme,
+    Workload,
+    workload_from_json,
+    workload_to_json,
+)
 
 CONV = Conv2d(1, 56, 56, 64, 64, (3, 3), padding=(1, 1, 1, 1))
 TARGET = {"kind": "cpu", "mcpu": "x86-64", "threads": 2}
@@ -21,6 +31,8 @@ TARGET = {"kind": "cpu", "mcpu": "x86-64", "threads": 2}
         (Dense(1, 512, 10, weights=WeightScheme(4, 32, zeros=True)), "dense 512->10 weights uint4x32", 10_240),
         (BatchMatmul(8, 128, 64, 32), "batch_matmul 8x 128x64x32", 4_194_304),
         (BatchMatmul(1, 2, 3, 4, transpose_right=True), "batch_matmul 1x 2x3x4 transposed", 48),
+        (Attention(12, 197, 50, 64, 32), "attention 12x 197x64x50x32", 22_694_400),
+        (Attention(1, 2, 3, 4, 5, addends=2, masked=True), "attention 1x 2x4x3x5 +2 masked", 108),
         (BatchMatmul(1, 2, 4, 4, dtype="uint8"), "batch_matmul 1x 2x4x4 uint8", 64),
     ],
     ids=lambda value: getattr(value, "operator", None),
@@ -58,7 +70,7 @@ def test_a_transposed_product_is_a_different_task() -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"operator": "lstm"}, "the operator is 'lstm', not one of conv2d, dense, batch_matmul"),
+        ({"operator": "lstm"}, "the operator is 'lstm', not one of conv2d, dense, batch_matmul, attention"),
         ({"operator": None}, "the operator is None"),
         ({"batch": 10**30}, "batch is 1000000000000000000000000000000, not an integer from 1 to 2147483647"),
         ({"batch": 0}, "batch is 0, not"),

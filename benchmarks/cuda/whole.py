@@ -43,7 +43,7 @@ from anole.record import Status
 from anole.search.evaluators.fixed import Fixed
 from anole.search.presets import PRESETS
 from anole.targets import get_target
-from anole.tune.options import TuneOptions
+from anole.tune.job import TuneOptions
 from anole.tune.stage import tune_model
 from benchmarks.common.arguments import log_progress, make_parser
 from benchmarks.common.checkout import declare_targets

@@ -199,9 +199,45 @@ class BatchMatmul:
         return label + (f" {self.dtype}" if self.dtype != "float32" else "")
 
 
-Workload = Conv2d | Dense | BatchMatmul
+@dataclass(frozen=True)
+class Attention:
+    """The product of softmax(queries x keys + sum of the addends) and values, for each batch element, such as a head.
 
-WORKLOADS: dict[str, type[Workload]] = {cls.operator: cls for cls in (Conv2d, Dense, BatchMatmul)}
+    The shapes are (batch, rows, inner) of the queries, (batch, keys, inner) of the keys, (batch, keys, columns) of the
+    values, and (batch, rows, keys) of the addends, such as a mask. The queries are already scaled.
+
+    Attributes:
+        addends: number of tensors that are added to the scores.
+        masked: whether the result of a row whose scores are all minus infinity is 0, as in torch's operator, not NaN.
+    """
+
+    operator: ClassVar[str] = "attention"
+    constant_weight: ClassVar[bool] = False
+
+    batch: Size
+    rows: Size
+    keys: Size
+    inner: Size
+    columns: Size
+    addends: Annotated[int, Range(0, 8)] = 0
+    masked: bool = False
+    dtype: str = "float32"
+
+    @property
+    def flop(self) -> int:
+        """Floating-point operations of both products: two for each multiply-add."""
+        return 2 * self.batch * self.rows * self.keys * (self.inner + self.columns)
+
+    @property
+    def label(self) -> str:
+        """A short name for people, such as ``attention 12x 197x64x197x64``: batch, rows, inner, keys and columns."""
+        sizes = f"{self.batch}x {self.rows}x{self.inner}x{self.keys}x{self.columns}"
+        return f"attention {sizes}" + f" +{self.addends}" * (self.addends > 0) + " masked" * self.masked
+
+
+Workload = Conv2d | Dense | BatchMatmul | Attention
+
+WORKLOADS: dict[str, type[Workload]] = {cls.operator: cls for cls in (Conv2d, Dense, BatchMatmul, Attention)}
 
 
 def weight_scheme(workload: Workload) -> WeightScheme | None:

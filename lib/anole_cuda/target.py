@@ -77,8 +77,8 @@ class CudaTarget:
         return version + (algorithms.OPEN_SPACE_VERSION if self.open else 0)
 
     def takes(self, workload: Workload, position: int) -> bool:
-        """Return True: the GPU runs every operator."""
-        return True
+        """Whether the GPU has a template for the operator."""
+        return workload.operator in self.operators
 
     def in_target_precision(self, workload: Workload) -> Workload:
         """Return the workload with plain float32 weights."""

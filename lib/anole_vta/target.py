@@ -12,7 +12,7 @@ from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import DeviceLocation, NetworkEntryPoints, version_of
 from anole.targets.kind import is_open
-from anole.task import BatchMatmul, Conv2d, Dense, Workload, without_weight_scheme
+from anole.task import Attention, BatchMatmul, Conv2d, Dense, Workload, without_weight_scheme
 from anole_vta.area import BOUNDS, Bounds
 from anole_vta.geometry import Geometry
 from anole_vta.simulator.timing import cycles_of
@@ -116,7 +116,7 @@ def as_conv2d(workload: Workload) -> Conv2d:
     Raises:
         ConfigError: the weight is not constant, or the workload is exact integer arithmetic.
     """
-    if isinstance(workload, BatchMatmul):
+    if isinstance(workload, (Attention, BatchMatmul)):
         raise ConfigError(f"{workload.label}: the accelerator requires a constant weight; this runs on the host")
     if workload.exact:
         raise ConfigError(f"{workload.label}: the accelerator would quantize integers again; this runs on the host")

@@ -12,7 +12,7 @@ import tvm
 
 from anole.compiler.device import MemoryPlan, describe_kernels
 from anole.documents.build import BuiltKernel
-from anole.extract.graph import find_layers, for_low_precision
+from anole.extract.graph import find_layers, for_target
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.shared.reference import out_shape
@@ -48,7 +48,7 @@ def test_a_kernel_called_twice_lists_both_layers(network: Callable[[str], Any]) 
 def test_a_kernel_has_the_dtype_that_it_multiplies(network: Callable[[str], Any]) -> None:
     net = network("residual")
     target = get_target(describe_cpu(mcpu="znver4", model="elsewhere", threads=2, precision="bf16"))
-    kernels = kernels_of(replace(net, target=target, imported=for_low_precision(net.imported, target)))
+    kernels = kernels_of(replace(net, target=target, imported=for_target(net.imported, target)))
     dtypes = {name: kernel.dtype for kernel in kernels for name in kernel.layers or (kernel.name,)}
     # The three channels of the first layer do not fill pairs of bf16 values.
     assert dtypes["stem.0"] is None and dtypes["head"] == "bfloat16"

@@ -15,7 +15,7 @@ import tvm_ffi
 from tvm import relax, tirx
 
 from anole.compiler.lower import Choice, PackedWeights, lower
-from anole.extract.graph import find_layers, for_low_precision
+from anole.extract.graph import find_layers, for_target
 from anole.ir.kernel_calls import anchor_workload
 from anole.space import ALGORITHM
 from anole.targets import get_target
@@ -180,7 +180,7 @@ def test_a_second_lowering_reuses_packed_weights_and_schedules_only_given_worklo
 def test_low_precision_results_are_rounded_in_their_kernel(network: Callable[[str], Any]) -> None:
     plain = network("residual")
     target = get_target({**plain.target.description, "precision": "bf16"})
-    rounded = replace(plain, target=target, imported=for_low_precision(plain.imported, target))
+    rounded = replace(plain, target=target, imported=for_target(plain.imported, target))
     module, other = lower_network(rounded.imported, target), lower_network(plain.imported, plain.target)
     kinds = [workload.dtype for func in functions(module).values() if (workload := anchor_workload(func))]
     assert "bfloat16" in kinds and "float32" in kinds
@@ -196,7 +196,7 @@ def test_stored_weights_are_unpacked_in_the_kernel_of_their_layer(
 ) -> None:
     plain = network("residual")
     target = get_target({**plain.target.description, "weights": "int8"})
-    stored = replace(plain, target=target, imported=for_low_precision(plain.imported, target))
+    stored = replace(plain, target=target, imported=for_target(plain.imported, target))
     module = lower_network(stored.imported, target, by_default if seed is None else partial(random_config, seed))
     other = lower_network(plain.imported, plain.target)
     schemes = {weight_scheme(workload) for func in functions(module).values() if (workload := anchor_workload(func))}

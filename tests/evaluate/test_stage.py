@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from anole.documents.build import TensorInfo
 from anole.documents.evaluation import Evaluation, read_evaluation
-from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError, DocumentError
 from anole.evaluate.comparison import Comparison
 from anole.evaluate.correctness.winograd_error import has_large_rounding_error

@@ -9,7 +9,7 @@ import pytest
 from tvm import ir
 
 from anole.config.entries import ModelSpec
-from anole.documents.tensor_info import TensorInfo
+from anole.documents.build import TensorInfo
 from anole.extract.load import load_model
 from anole.extract.torch import example_inputs, make_network, run_network
 from anole.ir.convolutions import is_channels_last

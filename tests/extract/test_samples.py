@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from anole.config.entries import ModelSpec
-from anole.documents.tensor_info import TensorInfo
+from anole.documents.build import TensorInfo
 from anole.errors import BuildError
 from anole.extract.samples import read_samples
 

@@ -12,7 +12,7 @@ from anole.config.entries import ModelSpec
 from anole.documents.manifest import Manifest
 from anole.extract.stage import extract_tasks
 from anole.targets.cpu.target import CpuTarget
-from anole.task import BatchMatmul, Conv2d, Dense, Task
+from anole.task import Attention, Conv2d, Dense, Task
 
 DESCRIPTION = {"kind": "cpu", "mcpu": "x86-64", "threads": 2}
 TARGET = CpuTarget(DESCRIPTION)
@@ -51,9 +51,8 @@ def test_every_kind_of_convolution_and_product(project: Path) -> None:
         Conv2d(1, 11, 12, 6, 10, (3, 1), strides=(2, 1), groups=2),
         Conv2d(1, 5, 12, 10, 7, (3, 3), padding=(2, 2, 2, 2), dilation=(2, 2)),
         Dense(60, 7, 7),
-        BatchMatmul(1, 60, 7, 60, transpose_right=True),
         Dense(60, 7, 5),
-        BatchMatmul(1, 60, 60, 5),
+        Attention(1, 60, 60, 7, 5),
     ]
 
 

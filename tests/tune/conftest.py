@@ -15,7 +15,7 @@ from anole.store.shard import read_shard
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.rpc.address import Remote
 from anole.task import Dense, Task, Workload
-from anole.tune.options import TuneOptions
+from anole.tune.job import TuneOptions
 from anole.tune.stage import tune_task
 
 TUNER = {"preset": "random", "evaluator": {"number": 1, "repeats": 2}, "n_confirm": 1}

@@ -23,7 +23,7 @@ from anole.store.shard import read_shard
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import Conv2d, Dense, Task
-from anole.tune.options import TuneOptions
+from anole.tune.job import TuneOptions
 from anole.tune.stage import tune_model, tune_task
 from anole_vta.settings import describe_vta
 from anole_vta.target import VtaTarget

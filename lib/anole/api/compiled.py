@@ -20,9 +20,8 @@ import numpy as np
 from rich.console import Console
 
 from anole.documents import layout
-from anole.documents.build import check_build_files, read_build
+from anole.documents.build import TensorInfo, check_build_files, read_build
 from anole.documents.evaluation import Latency, SampleError, read_evaluation
-from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError
 from anole.report.progress_view import render_latencies
 from anole.report.run import describe_build, mismatch

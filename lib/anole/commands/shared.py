@@ -148,7 +148,7 @@ def tuning_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         from anole.search.presets import read_tuner
         from anole.targets.rpc.address import Remote
-        from anole.tune.options import TuneOptions
+        from anole.tune.job import TuneOptions
 
         settings = read_tuner(tuner or ({} if preset is None else {"preset": preset}))
         remote = Remote.from_json(measure or {})

@@ -28,10 +28,10 @@ from anole.commands.shared import (
     tuning_options,
 )
 from anole.documents import layout
-from anole.quantize.methods import METHODS, TARGET_SQNR_DB
+from anole.quantize import METHODS, TARGET_SQNR_DB
 
 if TYPE_CHECKING:
-    from anole.tune.options import TuneOptions
+    from anole.tune.job import TuneOptions
 
 
 @click.command(epilog="Example: anole describe amd")

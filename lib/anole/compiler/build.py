@@ -105,9 +105,9 @@ def match_network(
     A network with size ranges is matched by the tasks of its typical sizes.
     """
     imported = imported if imported is not None else load_model(model)
-    from anole.extract.graph import find_layers, for_low_precision
+    from anole.extract.graph import find_layers, for_target
 
-    network = for_low_precision(imported, target)
+    network = for_target(imported, target)
     layers = find_layers(network)
     workloads = [layer.workload for layer in layers]
     supported = [workload for position, workload in enumerate(workloads) if target.takes(workload, position)]

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from anole.documents.build import Build, write_build
-from anole.documents.tensor_info import TensorInfo
+from anole.documents.build import Build, TensorInfo, write_build
 from anole.errors import BuildError, MachineError
 from anole.files import make_folder, replace_durably
 from anole.host.tempdirs import make_locked_folder, sweep

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import tvm
 from tvm import ir, relax, s_tir, te, tirx, topi
 
+from anole.compiler.passes.attention import lower_attention, permute
 from anole.compiler.passes.broadcast import keep_unfused
 from anole.compiler.passes.concat import legalize_concat, write_slices
 from anole.compiler.passes.elementwise import (
@@ -36,7 +38,7 @@ from anole.ir.symbols import symbols_of, unbound_symbols, with_opaque_extents, w
 from anole.keys import canonical_json
 from anole.record import Config
 from anole.targets.base import ANCHOR, Template
-from anole.task import BatchMatmul, Workload, accumulator_dtype, workload_from_json, workload_to_json
+from anole.task import Attention, BatchMatmul, Workload, accumulator_dtype, workload_from_json, workload_to_json
 
 PackedWeights = dict[tuple[ir.GenericConst, Workload, str], ir.GenericConst]
 """Weights packed for a target, by the original constant, its workload and the config as JSON."""
@@ -86,6 +88,7 @@ def lower(
         transform.CanonicalizeBindings(),
         mean_before_permuting,
         permute_before_enlarging,
+        lambda module: lower_attention(module, partial(_attention, choices)),
         transform.LegalizeOps({**fast_math_map(), **extremes_map(), **anchors, **legalizers}),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),
@@ -183,9 +186,26 @@ def _definition(choice: Choice, workload: Workload, types: Sequence[Any], symbol
     data = te.placeholder(list(data_ty.shape), data_ty.dtype, name="data")
     packed = te.placeholder(list(packed_ty.shape), packed_ty.dtype, name="packed")
     result = choice.template.compute(_with_symbolic_extents(workload, data_ty, result_ty), choice.config, data, packed)
-    schedule = s_tir.Schedule(te.create_prim_func([data, packed, *symbols, result], "int64"))
+    func = _with_workload(te.create_prim_func([data, packed, *symbols, result], "int64"), workload)
+    return with_values(func, original_values).with_attr("op_pattern", int(Pattern.ANCHOR))
+
+
+def _attention(
+    choices: Mapping[Workload, Choice], call: ir.Call, sources: Sequence[te.Tensor], operands: Sequence[te.Tensor]
+) -> tirx.PrimFunc:
+    """Create the function of attention; nothing is fused with it."""
+    workload = workload_of(call)
+    assert isinstance(workload, Attention)
+    choice = choices[workload]
+    result = permute(call, choice.template.compute(workload, choice.config, *operands))
+    func = _with_workload(te.create_prim_func([*sources, result], "int64"), workload)
+    return func.with_attr("op_pattern", int(Pattern.OPAQUE))
+
+
+def _with_workload(func: tirx.PrimFunc, workload: Workload) -> tirx.PrimFunc:
+    """Return a private function whose anchor's block is annotated with the workload."""
+    schedule = s_tir.Schedule(func)
     for rv in blocks_of(schedule):
         if ANCHOR in schedule.get(rv).annotations:
             schedule.annotate(rv, WORKLOAD, _workload_text(workload))
-    func = with_values(schedule.mod["main"], original_values)
-    return func.without_attr("global_symbol").with_attr("op_pattern", int(Pattern.ANCHOR))
+    return schedule.mod["main"].without_attr("global_symbol")

@@ -134,7 +134,7 @@ def warn_of_float32_layers(build: str, matches: Sequence[Match]) -> None:
 
 
 def _float32_reason(workload: Workload) -> str:
-    if not workload.exact:
+    if not getattr(workload, "exact", False):
         return "its operands are not both quantized"
     return "its groups are too small, or its weights need more than 8 bits"
 

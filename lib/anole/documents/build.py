@@ -13,7 +13,6 @@ from anole.codec import LATER
 from anole.config.entries import ModelSpec
 from anole.documents.document import decode_document, read_object, serialize
 from anole.documents.receipt import TriedConfig
-from anole.documents.tensor_info import TensorInfo
 from anole.errors import DocumentError
 from anole.ir.ranges import SizeRange
 from anole.keys import Key, Time
@@ -22,6 +21,24 @@ from anole.targets import kind_of
 
 FILE = "build.json"
 """The description's name in the folder of a build."""
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """One input or output of a model.
+
+    Attributes:
+        shape: the extents; typical sizes for variable extents.
+        varying: for each extent, an expression in the names of ranges, such as ``2 * batch``, or None if fixed;
+            None for a fixed shape.
+        indexed: the size of the smallest table that an integer input indexes; None if it indexes none.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    varying: Annotated[tuple[str | None, ...] | None, LATER] = None
+    indexed: Annotated[int | None, LATER] = None
 
 
 @dataclass(frozen=True)

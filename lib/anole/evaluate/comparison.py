@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.documents.build import Build
-from anole.documents.tensor_info import TensorInfo
+from anole.documents.build import Build, TensorInfo
 from anole.extract.samples import random_input, read_samples
 
 MIN_VARIATION = 1e-2

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from anole.documents.tensor_info import TensorInfo
+from anole.documents.build import TensorInfo
 from anole.errors import ExportError
 from anole.export.sequence import ITEM_BYTES
 from anole.export.source import Network, size_bytes

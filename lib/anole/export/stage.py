@@ -16,8 +16,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from anole.compiler.folder import replace_folder
-from anole.documents.build import Build, read_build
-from anole.documents.tensor_info import TensorInfo
+from anole.documents.build import Build, TensorInfo, read_build
 from anole.errors import ExportError
 from anole.evaluate.comparison import relative_error, timing_inputs
 from anole.evaluate.engines import build_engine

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import tvm
 from tvm import ir, relax
 
-from anole.documents.tensor_info import TensorInfo
+from anole.documents.build import TensorInfo
 from anole.errors import ExtractError
 from anole.extract.error_context import convert_to_extract_error
 from anole.extract.imported import Imported
 from anole.extract.passes.as_conv2d import as_conv2d
+from anole.extract.passes.attention import ATTENTION, fuse_attention
 from anole.extract.passes.canonicalize import canonicalize
 from anole.extract.passes.channels_last import sink_permutations, to_channels_last
 from anole.extract.passes.drop_empty import drop_empty, reads_empty_operand
@@ -29,16 +30,16 @@ from anole.extract.passes.value_ranges import table_sizes
 from anole.extract.passes.weight_only import WEIGHT_ONLY, scheme_of, store_weights
 from anole.host.guard import step
 from anole.ir.convolutions import is_channels_last
-from anole.ir.mutators import bindings, operator_of
+from anole.ir.mutators import bindings, operator_of, value_of
 from anole.ir.normalize_products import is_transposed_product, normalize_products, operands_of
 from anole.ir.symbols import typical_shape
 from anole.targets.base import Target
-from anole.task import BatchMatmul, Conv2d, Dense, Workload
+from anole.task import Attention, BatchMatmul, Conv2d, Dense, Workload
 
 if TYPE_CHECKING:
     from anole.config.entries import ModelSpec
 
-_ANCHORS = ("relax.nn.conv2d", "relax.matmul", WEIGHT_ONLY)
+_ANCHORS = ("relax.nn.conv2d", "relax.matmul", WEIGHT_ONLY, ATTENTION)
 _ANCHOR_DTYPES = {
     ("float32", "float32", "float32"),
     ("float32", "float32", "int32"),
@@ -111,11 +112,17 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
     return replace(imported, module=module, inputs=inputs, outputs=outputs)
 
 
-def for_low_precision(imported: Imported, target: Target) -> Imported:
-    """Convert a normalized model to the dtypes in which a target computes; integer sums stay exact."""
+def for_target(imported: Imported, target: Target) -> Imported:
+    """Convert a normalized model to the dtypes and operators that a target computes; integer sums stay exact."""
     stored = store_weights(imported.module, workload_of, target.in_target_precision)
     module = split_sums(lower_precision(stored, workload_of, target.in_target_precision))
-    return imported if module is imported.module else replace(imported, module=module)
+    names = imported.anchors
+    if Attention.operator in target.operators:
+        anchors = _anchors(module)
+        module, fused = fuse_attention(module)
+        if len(anchors) == len(names):
+            names = tuple(name for name, anchor in zip(names, anchors, strict=True) if anchor not in fused)
+    return imported if module is imported.module else replace(imported, module=module, anchors=names)
 
 
 def _check_sizes(model: ModelSpec, module: tvm.IRModule) -> None:
@@ -131,8 +138,7 @@ def _check_sizes(model: ModelSpec, module: tvm.IRModule) -> None:
 
 def find_layers(imported: Imported) -> list[Layer]:
     """Return the anchor operators in execution order, named after the model's layers if these are known."""
-    values = [binding.value for binding in bindings(imported.module["main"])]
-    anchors = [value for value in values if operator_of(value) in _ANCHORS or is_transposed_product(value)]
+    anchors = list(_anchors(imported.module).values())
     is_named = len(anchors) == len(imported.anchors)
     names = imported.anchors if is_named else [""] * len(anchors)
     workloads = zip(names, map(workload_of, anchors), strict=True)
@@ -141,6 +147,12 @@ def find_layers(imported: Imported) -> list[Layer]:
         Layer(name if is_named else f"{workload.operator}_{position}", workload)
         for position, (name, workload) in enumerate(supported)
     ]
+
+
+def _anchors(module: tvm.IRModule) -> dict[relax.Var, ir.Expr]:
+    """Return the anchor operators by their variables, in execution order."""
+    values = ((binding.var, binding.value) for binding in bindings(module["main"]))
+    return {var: value for var, value in values if operator_of(value) in _ANCHORS or is_transposed_product(value)}
 
 
 def workloads_of(module: tvm.IRModule) -> list[Workload]:
@@ -153,6 +165,8 @@ def workload_of(call: ir.Expr) -> Workload | None:
     """Return the workload of an anchor operator in normal form, or None for any other expression."""
     if operator_of(call) == "relax.nn.conv2d":
         return _conv2d(call)
+    if operator_of(call) == ATTENTION:
+        return _attention(call)
     if operator_of(call) == "relax.matmul":
         return _dense(call) or _batch_matmul(call, transpose_right=False)
     if (scheme := scheme_of(call)) is not None:
@@ -210,6 +224,13 @@ def _batch_matmul(call: ir.Call, transpose_right: bool) -> BatchMatmul | None:
     if left[:-2] != right[:-2]:
         return None
     return BatchMatmul(prod(left[:-2]), left[-2], left[-1], columns, transpose_right, dtype)
+
+
+def _attention(call: ir.Call) -> Attention:
+    queries, keys, values, _, masked, *addends = call.args
+    *batch, rows, inner = _extents(queries)
+    n_keys, columns = _extents(keys)[-2], _extents(values)[-1]
+    return Attention(prod(batch), rows, n_keys, inner, columns, len(addends), bool(value_of(masked)))
 
 
 def _has_constant_weight(call: ir.Call) -> bool:

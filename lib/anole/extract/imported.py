@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anole.codec import decode, encode
-from anole.documents.tensor_info import TensorInfo
+from anole.documents.build import TensorInfo
 from anole.errors import DocumentError, cause
 from anole.files import write_atomically
 from anole.strict_json import parse_json

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.config.entries import ModelSpec
-from anole.documents.tensor_info import TensorInfo
+from anole.documents.build import TensorInfo
 from anole.errors import BuildError
 
 _N_RANDOM_SAMPLES = 4

@@ -77,11 +77,11 @@ def extract_tasks(
     Raises:
         ExtractError: the model cannot be loaded or imported.
     """
-    from anole.extract.graph import find_layers, for_low_precision
+    from anole.extract.graph import find_layers, for_target
 
     layers: dict[Workload, list[str]] = {}
     imported = imported if imported is not None else load_model(model)
-    for position, layer in enumerate(find_layers(for_low_precision(imported, target))):
+    for position, layer in enumerate(find_layers(for_target(imported, target))):
         if target.takes(layer.workload, position):
             layers.setdefault(layer.workload, []).append(layer.name)
     tasks = [Task(workload, target.description, target.template_version(workload)) for workload in layers]

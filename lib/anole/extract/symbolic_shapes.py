@@ -30,7 +30,7 @@ from anole.targets.shared.recurrent_kernel import recurrent_kernel
 
 if TYPE_CHECKING:
     from anole.config.entries import ModelSpec
-    from anole.documents.tensor_info import TensorInfo
+    from anole.documents.build import TensorInfo
 
 Sizes = Mapping[str, int]
 

@@ -17,7 +17,7 @@ from torch.export.graph_signature import OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from anole.config.source import model_files
-from anole.documents.tensor_info import TensorInfo
+from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, suggestion
 from anole.extract.binding import Binding, bind
 from anole.extract.decompositions import RECURRENT, count_layers, decompose

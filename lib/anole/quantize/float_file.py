@@ -9,7 +9,7 @@ import onnx
 import onnxruntime
 
 from anole.config.entries import ModelSpec
-from anole.documents.tensor_info import TensorInfo
+from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, cause
 from anole.evaluate.engines import export_onnx
 from anole.extract.onnx.dimensions import fix_inputs, input_infos

@@ -18,9 +18,9 @@ from anole.errors import ExtractError, cause
 from anole.evaluate.engines import precision_of
 from anole.extract.samples import read_samples
 from anole.files import write_atomically
+from anole.quantize import METHODS, TARGET_SQNR_DB
 from anole.quantize.float_file import read_file, write_folded
 from anole.quantize.loss import Loss, Sample, measure_loss
-from anole.quantize.methods import METHODS, TARGET_SQNR_DB
 from anole.quantize.operators import OPERATORS, PRODUCTS, find_float_sums
 from anole.text_format import pluralize
 

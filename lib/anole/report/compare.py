@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anole.documents.build import FILE, Build, check_build_files, read_build
-from anole.documents.tensor_info import TensorInfo
+from anole.documents.build import FILE, Build, TensorInfo, check_build_files, read_build
 from anole.errors import BuildError
 from anole.evaluate.comparison import check_inputs, compare_outputs
 from anole.evaluate.engine_factories import start_deployed

@@ -10,8 +10,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.documents.build import Build, check_build_files, read_build
-from anole.documents.tensor_info import TensorInfo
+from anole.documents.build import Build, TensorInfo, check_build_files, read_build
 from anole.errors import BuildError
 from anole.evaluate.comparison import timing_inputs
 from anole.evaluate.network_runner import runner_of

@@ -44,8 +44,11 @@ class Template(Protocol):
     def pack_weight(self, workload: Any, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
         """Pack a weight, HWIO for conv2d and (in, out) for dense, into the layout that the config reads."""
 
-    def compute(self, workload: Any, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Return the anchor operator's definition over data and packed weight; its block carries `ANCHOR`."""
+    def compute(self, workload: Any, config: Config, data: te.Tensor, packed: te.Tensor, *more: te.Tensor) -> te.Tensor:
+        """Return the anchor operator's definition over data, packed weight and, for attention, values and addends.
+
+        The block that does most of the work carries `ANCHOR`.
+        """
 
     def schedule(self, func: tirx.PrimFunc, workload: Any, config: Config) -> tirx.PrimFunc:
         """Schedule a function that has the anchor's definition, and maybe an epilogue, according to the config."""

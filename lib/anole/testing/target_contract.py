@@ -18,9 +18,14 @@ from anole.search.evaluators.fixed import Fixed
 from anole.targets import get_device, get_kind, get_profilable, get_target
 from anole.targets.base import Device, DeviceLocation, Simulator, Target, named_object
 from anole.targets.shared.reference import weight_shape
-from anole.task import BatchMatmul, Conv2d, Dense, Workload
+from anole.task import Attention, BatchMatmul, Conv2d, Dense, Workload
 
-WORKLOADS = (Conv2d(1, 7, 7, 8, 24, (3, 3), padding=(1, 1, 1, 1)), Dense(1, 40, 24), BatchMatmul(2, 12, 8, 24))
+WORKLOADS = (
+    Conv2d(1, 7, 7, 8, 24, (3, 3), padding=(1, 1, 1, 1)),
+    Dense(1, 40, 24),
+    BatchMatmul(2, 12, 8, 24),
+    Attention(2, 12, 20, 8, 24, addends=1),
+)
 """A small layer of every operator."""
 
 

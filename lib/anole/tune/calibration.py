@@ -14,7 +14,7 @@ from anole.targets import get_target
 from anole.targets.base import DeviceLocation
 from anole.targets.rpc.address import Remote
 from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
-from anole.tune.options import TuneOptions
+from anole.tune.job import TuneOptions
 from anole.tune.stage import record_trials
 
 TRIALS = 40

@@ -7,6 +7,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -18,18 +20,20 @@ from anole.host.process import prepare
 from anole.measure.device_access import DeviceAccess
 from anole.measure.fault_filter import AnyMeasurer, make_measurer
 from anole.measure.measurer import SimulatedMeasurer
+from anole.measure.options import MeasureOptions
 from anole.record import Config, Confirmation, Measurement, Remeasurement, Run, SpaceFacts, Status, Trial, utc_now
 from anole.search.confirm import diversify, fastest, fastest_of_each, settle
 from anole.search.loop import TUNER_VERSION, tune
+from anole.search.settings import TunerSettings
 from anole.search.state import Search, Subject
 from anole.search.ties import prefer_merit
 from anole.search.watch import NO_WATCH, Watch
 from anole.store.shard import Shard, shard_path
 from anole.targets import get_target
 from anole.targets.base import DeviceLocation
+from anole.targets.rpc.address import Remote
 from anole.task import Task
 from anole.tune.measurers import Measurers
-from anole.tune.options import TuneOptions
 from anole.tune.transfer import find_sources, read_prior
 
 logger = logging.getLogger(__name__)
@@ -42,6 +46,26 @@ SUSPECT = frozenset({Status.BUILD_ERROR, Status.BUILD_TIMEOUT, Status.RUN_ERROR,
 
 _N_SAMPLES = 4096
 """Number of sampled configs for estimating the share of invalid configs in a space."""
+
+
+@dataclass(frozen=True)
+class TuneOptions:
+    """Options for tuning a task, or all tasks of a model with a shared budget.
+
+    `n_trials` includes recorded trials. Candidates run on this machine unless `remote` is given.
+    """
+
+    settings: TunerSettings
+    seed: int
+    n_trials: int
+    shards_dir: Path
+    remote: Remote | None = None
+    n_builders: int | None = None
+
+    @property
+    def measuring(self) -> MeasureOptions:
+        """The options for measuring candidates."""
+        return MeasureOptions(self.settings.evaluator, self.n_builders)
 
 
 class TaskTuning:

@@ -21,9 +21,8 @@ from anole.targets import get_target
 from anole.targets.base import DeviceLocation
 from anole.task import Task
 from anole.text_format import pluralize
-from anole.tune.job import SUSPECT, TaskTuning
+from anole.tune.job import SUSPECT, TaskTuning, TuneOptions
 from anole.tune.measurers import Measurers
-from anole.tune.options import TuneOptions
 from anole.tune.progress import Progress
 
 logger = logging.getLogger(__name__)

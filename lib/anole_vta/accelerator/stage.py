@@ -26,8 +26,7 @@ from anole_vta.accelerator.energy import TYPICAL_NM, unit_energies
 from anole_vta.accelerator.fastest import FastestPrograms, fastest_programs
 from anole_vta.accelerator.pareto import Points, front_mask, knee
 from anole_vta.area import relative_area, relative_memory
-from anole_vta.config_file import vta_config
-from anole_vta.geometry import Geometry
+from anole_vta.geometry import Geometry, vta_config
 from anole_vta.simulator.timing import is_extrapolated
 
 _log = logging.getLogger(__name__)

@@ -7,8 +7,7 @@ import json
 from anole.errors import AnoleError
 from anole.report.pages.figure import Download, Figure, MissingData, ReportSource, Section, Shown, Table
 from anole.text_format import milliseconds, pluralize, times
-from anole_vta.config_file import vta_config
-from anole_vta.geometry import Geometry
+from anole_vta.geometry import Geometry, vta_config
 
 SQL = """
 select

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from anole.config.entries import ModelSpec
-from anole.extract.graph import find_layers, for_low_precision
+from anole.extract.graph import find_layers, for_target
 from anole.extract.load import load_model
 from anole.extract.passes.exact_sums import exact_ranges
 from anole.targets.cpu.target import CpuTarget
@@ -29,7 +29,7 @@ def workloads(net: Network, folder: Path, target: CpuTarget = PLAIN) -> list[Wor
     """Return the workload of each call of a network on a target, by default one without 8-bit products."""
     onnx.save(net.model(), folder / "net.onnx")
     imported = load_model(ModelSpec("net", f"onnx:{folder / 'net.onnx'}"))
-    return [layer.workload for layer in find_layers(for_low_precision(imported, target))]
+    return [layer.workload for layer in find_layers(for_target(imported, target))]
 
 
 def largest(*shape: int) -> NDArray[np.uint8]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 from onnx.reference import ReferenceEvaluator
 
-from anole.documents.tensor_info import TensorInfo
+from anole.documents.build import TensorInfo
 from anole.errors import ExtractError
 from anole.extract.onnx.frontend import operators
 from anole.extract.onnx.prepare import count_operators, differences, prepare

@@ -13,7 +13,7 @@ import pytest
 
 from anole.config.entries import ModelSpec
 from anole.errors import ExtractError
-from anole.extract.graph import find_layers, for_low_precision
+from anole.extract.graph import find_layers, for_target
 from anole.extract.load import load_model
 from anole.targets import get_target
 from anole.targets.base import Target
@@ -34,7 +34,7 @@ def labels(net: Network, folder: Path, target: Target = CPU) -> list[str]:
     model.graph.output.extend(map(value, names))
     onnx.save(model, folder / "net.onnx")
     imported = load_model(ModelSpec("net", f"onnx:{folder / 'net.onnx'}"))
-    return [layer.workload.label for layer in find_layers(for_low_precision(imported, target))]
+    return [layer.workload.label for layer in find_layers(for_target(imported, target))]
 
 
 def product(

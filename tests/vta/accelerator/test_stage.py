@@ -16,15 +16,14 @@ from anole.errors import BuildError, DocumentError
 from anole.search.presets import PRESETS
 from anole.store.shard import read_shard
 from anole.task import Conv2d, Task
-from anole.tune.options import TuneOptions
+from anole.tune.job import TuneOptions
 from anole.tune.stage import tune_task
 from anole_vta.accelerator import FRONT
 from anole_vta.accelerator.fastest import fastest_programs
 from anole_vta.accelerator.pareto import front_mask
 from anole_vta.accelerator.stage import ALL_NETWORKS, explore
 from anole_vta.area import relative_area
-from anole_vta.config_file import vta_config
-from anole_vta.geometry import Geometry
+from anole_vta.geometry import Geometry, vta_config
 from anole_vta.settings import describe_vta
 from anole_vta.simulator.timing import is_extrapolated
 

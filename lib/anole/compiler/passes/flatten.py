@@ -20,7 +20,7 @@ from anole.ir.mutators import ELEMENTWISE, extents, resolve_call, rewrite
 from anole.ir.normalize_products import is_transposed_product, operands_of, transposed_product
 from anole.ir.symbols import size_hint, typical_shape
 from anole.targets.shared.reference import data_shape, weight_shape
-from anole.task import Conv2d, Workload
+from anole.task import Attention, Conv2d, Workload
 
 Shape = tuple[int, ...]
 
@@ -43,7 +43,7 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
         if call.op.name in ELEMENTWISE:
             return self._flatten_elementwise(call)
         workload = workload_of(call)
-        if workload is None:
+        if workload is None or isinstance(workload, Attention):
             return call
         return self._bind_result(call) if isinstance(workload, Conv2d) else self._flatten_product(call, workload)
 

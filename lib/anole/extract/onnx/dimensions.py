@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import onnx
 
-from anole.documents.tensor_info import TensorInfo
+from anole.documents.build import TensorInfo
 from anole.errors import ExtractError, suggestion
 from anole.extract.onnx.protos import ONNX_DOMAINS, subgraphs
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from anole.config.onnx_files import OnnxFileError, external_files
-from anole.documents.tensor_info import TensorInfo
+from anole.documents.build import TensorInfo
 from anole.errors import ExtractError
 from anole.extract.error_context import convert_to_extract_error
 from anole.extract.imported import Imported

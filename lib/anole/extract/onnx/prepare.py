@@ -10,7 +10,7 @@ import onnx
 import onnx.version_converter
 import onnx_ir as ir
 
-from anole.documents.tensor_info import TensorInfo
+from anole.documents.build import TensorInfo
 from anole.errors import ExtractError
 from anole.extract.onnx.constants import fold_constants, infer_missing_shapes, write_default_attributes
 from anole.extract.onnx.control_flow import replace_ifs, unroll_loops

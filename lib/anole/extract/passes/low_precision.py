@@ -21,7 +21,7 @@ from anole.extract.passes.value_ranges import VALUE_PRESERVING, Operand8Bit, as_
 from anole.ir.mutators import ELEMENTWISE, bindings, operator_of, rewrite, value_of, with_attrs
 from anole.ir.normalize_products import operands_of
 from anole.ir.symbols import largest
-from anole.task import BatchMatmul, Dense, Workload
+from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 ToLowPrecision = Callable[[Workload], Workload]
 """A function from a float32 workload to the same workload, or to a low-precision one."""
@@ -105,6 +105,7 @@ def _operands(
     """Return the operands of an anchor to convert to low precision; empty to keep the anchor in float32."""
     if isinstance(workload, BatchMatmul):
         return _product_operands(call, workload, in_target_precision, values)
+    assert isinstance(workload, (Conv2d, Dense))
     data = call.args[0]
     if not workload.exact:
         dtype = in_target_precision(workload).dtype
@@ -142,7 +143,7 @@ def _pad_workload(workload: Workload) -> Workload:
         return replace(workload, in_features=-(-workload.in_features // PACKED_LANES) * PACKED_LANES)
     if isinstance(workload, BatchMatmul):
         return replace(workload, inner=-(-workload.inner // PACKED_LANES) * PACKED_LANES)
-    if workload.groups == 1:
+    if isinstance(workload, Conv2d) and workload.groups == 1:
         return replace(workload, in_channels=-(-workload.in_channels // PACKED_LANES) * PACKED_LANES)
     return workload
 

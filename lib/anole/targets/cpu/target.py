@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class CpuTarget:
     """A CPU with a number of threads; see `describe_cpu` for its description."""
 
-    operators: tuple[str, ...] = ("batch_matmul", "conv2d", "dense")
+    operators: tuple[str, ...] = ("attention", "batch_matmul", "conv2d", "dense")
     location: Final = DeviceLocation.PROCESSOR
     networks = DEVICE_NETWORKS
     preload: tuple[str, ...] = ("anole.targets.cpu.device.builder", "anole.targets.cpu.device.runner")

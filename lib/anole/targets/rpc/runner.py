@@ -84,8 +84,7 @@ class SessionRunner:
         self.session, self._device, self._conditions = session, device, conditions
         self.example, self._is_warm = Example.draw(workload), False
         with convert_session_errors(session):
-            bias = self.example.bias
-            self._data, self._bias = self._send(self.example.data), () if bias is None else (self._send(bias),)
+            self._data, self._more = self._send(self.example.data), list(map(self._send, self.example.more))
 
     def load(self, artifact: Path, config: Config) -> SessionKernel:
         """Send and load a shared library that the builder wrote."""
@@ -95,7 +94,7 @@ class SessionRunner:
             library = self.session.load_module(artifact.name)
             self.session.remove(artifact.name)
             out = self._send(self.example.unwritten())
-            arguments = (self._data, self._send(packed), *self._bias, out)
+            arguments = (self._data, self._send(packed), *self._more, out)
         return SessionKernel(self, library, arguments)
 
     def latency_s(self, library: Any, arguments: tuple[Any, ...], number: int) -> float:

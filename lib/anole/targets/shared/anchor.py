@@ -13,6 +13,9 @@ from anole.targets.base import ANCHOR
 from anole.targets.shared.packed_words import product
 from anole.task import Conv2d
 
+AXES = "anole.axes"
+"""The attribute of a block that permutes the anchor's result: the original axes, in their new order."""
+
 SBlockRV = Any
 
 

@@ -14,7 +14,7 @@ from anole.errors import MachineError
 from anole.record import Config
 from anole.targets.base import Template
 from anole.targets.shared.packed_words import packed_dtype
-from anole.targets.shared.reference import data_shape
+from anole.targets.shared.reference import data_shape, further_shapes
 from anole.task import Workload
 
 
@@ -22,14 +22,15 @@ def define(template: Template, workload: Workload, config: Config) -> tirx.PrimF
     """Return the unscheduled kernel: the anchor and the canonical epilogue.
 
     With a constant weight, the epilogue is bias and ReLU, and the parameters are data, packed weight, bias of shape
-    (out channels,) and output. A batched matmul of two activations has no epilogue, because the softmax that follows
-    it in attention is a separate function. The parameters are then both operands and the output.
+    (out channels,) and output. Other workloads have no epilogue: what follows them in a network is a separate function.
+    Their parameters are all operands and the output.
     """
     data = te.placeholder(data_shape(workload), workload.dtype, name="data")
     packed = te.placeholder(template.packed_shape(workload, config), packed_dtype(workload), name="packed")
-    anchor = template.compute(workload, config, data, packed)
+    more = [te.placeholder(shape, workload.dtype, name="operand") for shape in further_shapes(workload)]
+    anchor = template.compute(workload, config, data, packed, *more)
     if not workload.constant_weight:
-        return te.create_prim_func([data, packed, anchor])
+        return te.create_prim_func([data, packed, *more, anchor])
     bias = te.placeholder((anchor.shape[-1],), anchor.dtype, name="bias")
     biased = te.compute(anchor.shape, lambda *at: anchor[at] + bias[at[-1]], name="add")
     zero = tirx.const(0, anchor.dtype)

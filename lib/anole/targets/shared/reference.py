@@ -11,7 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.targets.shared.weight_only import StoredWeights, rows_per_block
-from anole.task import BatchMatmul, Conv2d, WeightScheme, Workload, accumulator_dtype, weight_dtype, weight_scheme
+from anole.task import (
+    Attention,
+    BatchMatmul,
+    Conv2d,
+    WeightScheme,
+    Workload,
+    accumulator_dtype,
+    weight_dtype,
+    weight_scheme,
+)
 
 AnyArray = NDArray[Any]
 
@@ -21,16 +30,16 @@ class Example:
     """Inputs of a workload and the expected result.
 
     Attributes:
-        data: NHWC for conv2d, (rows, in) for dense, the left operand for batch_matmul.
-        weight: HWIO for conv2d, (in, out) for dense, maybe in packed 32-bit words; the right operand, which is not a
-            constant, for batch_matmul.
-        bias: (out,); None if the second operand is an activation and the anchor has no epilogue.
-        expected: the anchor's result in float64; with a bias, relu(result + bias).
+        data: NHWC for conv2d, (rows, in) for dense, the left operand for batch_matmul, the queries for attention.
+        weight: HWIO for conv2d, (in, out) for dense, maybe in packed 32-bit words; the right operand or the keys, which
+            are not constants, for batch_matmul and attention.
+        more: the bias (out,) of a constant weight's epilogue; the values and addends of attention; else nothing.
+        expected: the anchor's result in float64; with a constant weight, relu(result + bias).
     """
 
     data: AnyArray
     weight: AnyArray
-    bias: AnyArray | None
+    more: tuple[AnyArray, ...]
     expected: NDArray[np.float64]
 
     @classmethod
@@ -42,15 +51,16 @@ class Example:
             weight, values = _random_packed_weights(rng, scheme, data.shape[-1], out_shape(workload)[-1])
         else:
             weight = values = _random_array(rng, weight_dtype(workload.dtype), weight_shape(workload))
-        product = anchor(workload, data.astype(np.float64), values.astype(np.float64))
+        more = tuple(_random_array(rng, workload.dtype, shape) for shape in further_shapes(workload))
+        product = anchor(workload, data.astype(np.float64), values.astype(np.float64), *more)
         if not workload.constant_weight:
-            return cls(data, weight, None, product)
+            return cls(data, weight, more, product)
         bias = _random_array(rng, accumulator_dtype(workload.dtype), weight.shape[-1:])
-        return cls(data, weight, bias, np.maximum(product + bias, 0))
+        return cls(data, weight, (bias,), np.maximum(product + bias, 0))
 
     def arguments(self, packed: AnyArray) -> tuple[AnyArray, ...]:
         """Return a kernel's inputs in the order of its parameters."""
-        return (self.data, packed) if self.bias is None else (self.data, packed, self.bias)
+        return (self.data, packed, *self.more)
 
     def unwritten(self) -> AnyArray:
         """Return an output array filled with NaN or -1, which never occur in a result."""
@@ -90,7 +100,7 @@ def data_shape(workload: Workload) -> tuple[int, ...]:
     """Return the shape of the data that a workload reads."""
     if isinstance(workload, Conv2d):
         return (workload.batch, workload.height, workload.width, workload.in_channels)
-    if isinstance(workload, BatchMatmul):
+    if isinstance(workload, (BatchMatmul, Attention)):
         return (workload.batch, workload.rows, workload.inner)
     return (workload.batch, workload.in_features)
 
@@ -102,24 +112,39 @@ def weight_shape(workload: Workload) -> tuple[int, ...]:
     if isinstance(workload, BatchMatmul):
         sides = (workload.inner, workload.columns)
         return (workload.batch, *(sides[::-1] if workload.transpose_right else sides))
+    if isinstance(workload, Attention):
+        return (workload.batch, workload.keys, workload.inner)
     if (scheme := workload.weights) is not None:
         return (workload.in_features // scheme.block * rows_per_block(scheme), workload.out_features)
     return (workload.in_features, workload.out_features)
+
+
+def further_shapes(workload: Workload) -> list[tuple[int, ...]]:
+    """Return the shapes of the anchor's operands after the first two: the values and addends of attention."""
+    if not isinstance(workload, Attention):
+        return []
+    scores = (workload.batch, workload.rows, workload.keys)
+    return [(workload.batch, workload.keys, workload.columns), *[scores] * workload.addends]
 
 
 def out_shape(workload: Workload) -> tuple[int, ...]:
     """Return the shape of a workload's result."""
     if isinstance(workload, Conv2d):
         return (workload.batch, workload.out_height, workload.out_width, workload.out_channels)
-    if isinstance(workload, BatchMatmul):
+    if isinstance(workload, (BatchMatmul, Attention)):
         return (workload.batch, workload.rows, workload.columns)
     return (workload.batch, workload.out_features)
 
 
-def anchor(workload: Workload, data: AnyArray, weight: AnyArray) -> AnyArray:
+def anchor(workload: Workload, data: AnyArray, weight: AnyArray, *more: AnyArray) -> AnyArray:
     """Return the anchor operator's result, without an epilogue, in the precision of data and weight."""
     if isinstance(workload, Conv2d):
         return _conv2d(workload, data, weight)
+    if isinstance(workload, Attention):
+        values, *addends = more
+        scores = sum(addends, data @ weight.swapaxes(1, 2))
+        shares = np.exp(scores - scores.max(-1, keepdims=True))
+        return np.asarray(shares @ values / shares.sum(-1, keepdims=True))
     if isinstance(workload, BatchMatmul) and workload.transpose_right:
         return np.asarray(data @ weight.swapaxes(1, 2))
     return np.asarray(data @ weight)

@@ -14,7 +14,7 @@ from anole.record import Config
 from anole.space import ALGORITHM
 from anole.targets.base import Template
 from anole.targets.shared.reference import weight_shape
-from anole.task import BatchMatmul
+from anole.task import Attention, BatchMatmul
 
 
 def pack_panels(weight: NDArray[Any], width: int, columns: int | None = None) -> NDArray[Any]:
@@ -27,11 +27,11 @@ def pack_panels(weight: NDArray[Any], width: int, columns: int | None = None) ->
 class UnpackedTemplate:
     """A base of templates that pack nothing, because no operand is constant."""
 
-    def packed_shape(self, workload: BatchMatmul, config: Config) -> tuple[int, ...]:
+    def packed_shape(self, workload: BatchMatmul | Attention, config: Config) -> tuple[int, ...]:
         """Return the shape of the right operand."""
         return weight_shape(workload)
 
-    def pack_weight(self, workload: BatchMatmul, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
+    def pack_weight(self, workload: BatchMatmul | Attention, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
         """Return the right operand unchanged."""
         return weight
 

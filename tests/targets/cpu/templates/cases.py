@@ -24,7 +24,7 @@ from anole.targets.cpu.templates.packed_operands import with_packed_words
 from anole.targets.cpu.templates.programs import Programs, programs_of
 from anole.targets.cpu.templates.tiles_space import supports_tiles
 from anole.targets.shared.kernel import define
-from anole.task import BatchMatmul, Conv2d, Dense, WeightScheme, Workload
+from anole.task import Attention, BatchMatmul, Conv2d, Dense, WeightScheme, Workload
 
 from ....examples import examples
 
@@ -154,6 +154,10 @@ dense_layers = st.builds(Dense, rows, st.integers(1, 40), st.integers(1, 70))
 products = st.builds(BatchMatmul, st.integers(1, 3), rows, st.integers(1, 40), st.integers(1, 70), st.booleans())
 
 
+keys, features = st.integers(1, 70), st.integers(1, 40)
+attention = st.builds(Attention, st.integers(1, 3), rows, keys, features, features, st.integers(0, 2), st.booleans())
+
+
 def _low_precision(dtype: str, elements: int) -> st.SearchStrategy[Workload]:
     """Return a strategy of low-precision layers, with `elements` per packed 32-bit word."""
     layers = _convolutions([1, 1, 2, 3], [elements * words for words in (1, 2, 3, 8)], [*range(1, 21)])
@@ -186,7 +190,7 @@ def _weight_only(draw: st.DrawFn) -> Dense:
     return Dense(draw(st.integers(1, 16)), block * blocks, draw(st.integers(1, 70)), weights=scheme)
 
 
-workloads = convolutions | depthwise | dense_layers | products
+workloads = convolutions | depthwise | dense_layers | products | attention
 """Layers of every operator, also of odd sizes."""
 
 ATROUS = Conv2d(1, 14, 14, 16, 32, (3, 3), padding=(12, 12, 12, 12), dilation=(12, 12), exact=True)

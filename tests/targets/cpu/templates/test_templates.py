@@ -14,7 +14,7 @@ from anole.space import ALGORITHM
 from anole.targets.base import TILES, WINOGRAD
 from anole.targets.shared.kernel import define
 from anole.targets.shared.reference import weight_shape
-from anole.task import BatchMatmul, Conv2d, Dense
+from anole.task import Attention, BatchMatmul, Conv2d, Dense
 
 from .cases import AMX, ATROUS, AVX2, AVX512, FROM_MEMORY, IDLE, NEON, SEEDS, Case, cases, tries
 
@@ -100,6 +100,8 @@ def grouped(filters: int, channels: int) -> Conv2d:
                 Dense(3, 1, 1),
                 BatchMatmul(1, 1, 1, 1),
                 BatchMatmul(2, 19, 8, 19, transpose_right=True),
+                Attention(1, 1, 1, 1, 1),
+                Attention(2, 19, 33, 5, 17, addends=2, masked=True),
                 # TVM partitions this convolution's tiles incorrectly.
                 Conv2d(1, 10, 10, 96, 96, (7, 7), padding=(3, 3, 3, 3), groups=96),
                 *(depthwise(112, 32), depthwise(112, 96, 2), depthwise(14, 384), depthwise(7, 960)),

@@ -40,14 +40,14 @@ class CpuRunner:
         self._example = Example.draw(workload)
         cold_bytes = cold_bytes if workload.constant_weight else 0
         self._weights = WeightCopies(template, workload, self._example.weight, cold_bytes)
-        self._data, bias = tvm.runtime.tensor(self._example.data), self._example.bias
-        self._bias = () if bias is None else (tvm.runtime.tensor(bias),)
+        self._data = tvm.runtime.tensor(self._example.data)
+        self._more = [tvm.runtime.tensor(operand) for operand in self._example.more]
 
     def load(self, artifact: Path, config: Config) -> LoadedKernel:
         """Load a shared library that the builder wrote."""
         kernel = tvm.runtime.load_module(str(artifact))["main"]
         out = tvm.runtime.tensor(self._example.unwritten())
-        fixed = [repeat(argument) for argument in (*self._bias, out)]
+        fixed = [repeat(argument) for argument in (*self._more, out)]
         return LoadedKernel(kernel, zip(repeat(self._data), self._weights.of(config), *fixed), out, self._example)
 
 

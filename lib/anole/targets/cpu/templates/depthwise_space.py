@@ -100,7 +100,7 @@ class _DepthwiseTiles(ConvolutionTiles):
         cost += _PIXEL_COST * np.log2(self._pixels_read(columns))
         cost += _UNEVEN_COST * np.log2(-(-chunks // self.threads) * self.threads / chunks)
         cost += 0.0 if self.unit.multiplies_scalars else _ROWS_COST * np.log2(columns["tile_y"][:, 2])
-        cost += waking(chunks) if self.threads == 1 else 0.0
+        cost += waking(self.w, self.threads, chunks) if self.threads == 1 else 0.0
         cost += _CHANNELS_LAST_COST * (columns["tile_order"] == "yxf")
         cost += _INLINE_COST * (columns["pad_at"] == "inline") * np.log2(w.kernel[0] * w.kernel[1] / 9)
         return np.asarray(-cost - self._split_cost(columns) - self._copy_cost(columns))

@@ -14,12 +14,13 @@ from anole.space import Knob, Space, covering_knob, option_knob
 from anole.space.loops import LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import VectorUnit
+from anole.targets.cpu.templates.attention_space import attention_space
 from anole.targets.cpu.templates.conv2d_space import DirectTiles, conv2d_space
 from anole.targets.cpu.templates.convolution_tiles import ALL_TILE_ORDERS
 from anole.targets.cpu.templates.depthwise_space import depthwise_space
 from anole.targets.cpu.templates.grouped_space import grouped_space
 from anole.targets.cpu.templates.product_space import PACKED_AT, batch_matmul_space, dense_space, weight_only_space
-from anole.task import BatchMatmul, Conv2d, Dense
+from anole.task import Attention, BatchMatmul, Conv2d, Dense
 
 
 @cache
@@ -69,6 +70,13 @@ def batch_matmul_open(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
     space = batch_matmul_space(unit, threads, w)
     knobs = _covering_knobs(space, {"tile_y": w.rows, "tile_x": w.columns})
     return space.to_open([*knobs, option_knob("pack_at", PACKED_AT)])
+
+
+@cache
+def attention_open(unit: VectorUnit, threads: int, w: Attention) -> Space:
+    """Return the open space of attention."""
+    space = attention_space(unit, threads, w)
+    return space.to_open(_covering_knobs(space, {"tile_y": w.rows}))
 
 
 def _covering_knobs(space: Space, extents: Mapping[str, int]) -> list[Knob]:

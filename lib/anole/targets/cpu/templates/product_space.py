@@ -172,12 +172,16 @@ class DenseTiles(_ProductTiles):
             merit += 4.0 * np.log2(rows * panel / (rows + panel)) - 0.5 * np.log2(row_chunks)
             merit += 4.0 * (columns["prefetch_k"] > 0) if self.prefetches else 0.0
             merit -= 2.0 * (columns["tile_x"][:, 1] > 1) * np.log2(np.maximum(1.0, rows_bytes / CACHE_BYTES))
+            if FLOAT_BYTES * self.w.inner * self.width <= CACHE_BYTES:
+                # Several chunks of columns read all rows again, although the cache holds all weights.
+                all_rows_bytes = FLOAT_BYTES * self.w.inner * self.rows
+                merit -= 2.0 * (columns["tile_x"][:, 0] > 1) * np.log2(max(1.0, all_rows_bytes / CACHE_BYTES))
         return np.asarray(merit)
 
     def shares(self, columns: Columns) -> NDArray[np.float64]:
         """Return the merit of evenly shared work, minus the cost of waking threads, shape (n,)."""
         chunks = self.chunks(columns)
-        merit = _IMBALANCE_COST * np.log2(chunks / (-(-chunks // self.threads) * self.threads)) - waking(chunks)
+        merit = _IMBALANCE_COST * np.log2(chunks / (-(-chunks // self.threads) * self.threads)) - waking(self.w, self.threads, chunks)
         return np.asarray(merit)
 
     def nest(self, columns: Columns) -> LoopNest:
@@ -226,7 +230,7 @@ class _BatchMatmulTiles(_ProductTiles):
         merit += np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
         merit -= _BROADCASTING_COST * self.broadcasting(columns)
         merit -= np.where(columns["pack_at"] == "tile", 2.0 * np.log2(columns["tile_y"][:, 0]), 1.0)
-        return np.asarray(merit - waking(self.chunks(columns)))
+        return np.asarray(merit - waking(self.w, self.threads, self.chunks(columns)))
 
     def nest(self, columns: Columns) -> LoopNest:
         w, y, x = self.w, columns["tile_y"], columns["tile_x"]

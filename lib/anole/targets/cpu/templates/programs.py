@@ -12,10 +12,12 @@ from anole.record import Config
 from anole.space import ALGORITHM, Space, union
 from anole.targets.base import DIRECT, TILES, WINOGRAD, Template, named_object
 from anole.targets.cpu.device.vector_unit import VectorUnit
+from anole.targets.cpu.templates.attention_space import attention_space
 from anole.targets.cpu.templates.conv2d_space import conv2d_prefetches, conv2d_space, covered_size, leaves_gaps
 from anole.targets.cpu.templates.depthwise_space import computed_channels, depthwise_space, is_depthwise
 from anole.targets.cpu.templates.grouped_space import grouped_space, is_bundled
 from anole.targets.cpu.templates.open_spaces import (
+    attention_open,
     batch_matmul_open,
     conv2d_open,
     dense_open,
@@ -38,9 +40,10 @@ from anole.targets.cpu.templates.tiles_space import (
     tiles_are_faster,
 )
 from anole.targets.cpu.templates.winograd_space import can_winograd, output_tiles, winograd_is_faster, winograd_space
-from anole.task import BatchMatmul, Bits, Conv2d, Dense, WeightScheme, Workload
+from anole.task import Attention, BatchMatmul, Bits, Conv2d, Dense, WeightScheme, Workload
 
 VERSIONS = {
+    "attention": 1,
     "batch_matmul": 2,
     "conv2d": 1,
     "cover": 1,
@@ -63,7 +66,7 @@ VERSIONS = {
 MAX_ROWS = 8
 """Maximum number of rows of a dense layer with weight-only quantization; from about 12 rows, float32 is as fast."""
 
-OPEN_VERSIONS = {"batch_matmul.open": 1, "conv2d.open": 1, "dense.open": 1}
+OPEN_VERSIONS = {"attention.open": 1, "batch_matmul.open": 1, "conv2d.open": 1, "dense.open": 1}
 
 SpaceOf = Callable[[VectorUnit, int, Any], Space]
 """Maps a vector unit, the number of threads and a workload to its space."""
@@ -133,8 +136,8 @@ def programs_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> Pr
         return _adapt_to_packed_words(programs_of(unit, with_packed_words(w), True, is_open))
     if isinstance(w, Dense):
         kind = "dense" if w.weights is None else "weight_only"
-    elif isinstance(w, BatchMatmul):
-        kind = "batch_matmul"
+    elif isinstance(w, (Attention, BatchMatmul)):
+        kind = w.operator
     elif is_bundled(unit, w):
         kind = "grouped"
     elif is_depthwise(w):
@@ -148,7 +151,7 @@ def programs_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> Pr
 
 def in_target_precision(unit: VectorUnit, threads: int, w: Workload, dtype: str) -> Workload:
     """Convert a float32 workload to low precision if there is a template and it should be faster."""
-    if not can_be_packed(w, dtype):
+    if isinstance(w, Attention) or not can_be_packed(w, dtype):
         return w
     if not isinstance(w, Conv2d):
         return replace(w, dtype=dtype, exact=False)
@@ -248,6 +251,7 @@ def _adapt_to_packed_words(programs: Programs) -> Programs:
 
 
 _CONSTRAINED = {
+    "attention": _with_best_default(attention_space, "attention:AttentionTemplate"),
     "direct": _with_best_default(conv2d_space, "conv2d:Conv2dTemplate"),
     "chosen": Programs(chosen_space, "winograd:direct_or_winograd", _chosen_default),
     "grouped": _with_best_default(grouped_space, "grouped:GroupedTemplate"),
@@ -259,6 +263,7 @@ _CONSTRAINED = {
 _OPEN = {
     kind: replace(_CONSTRAINED[kind], space=space)
     for kind, space in {
+        "attention": attention_open,
         "direct": conv2d_open,
         "grouped": grouped_open,
         "depthwise": depthwise_open,

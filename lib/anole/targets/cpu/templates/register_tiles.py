@@ -169,6 +169,9 @@ def evenness(chunks: NDArray[np.int64], threads: int) -> NDArray[np.float64]:
     return np.asarray(1.0 * (chunks % threads == 0) - 0.25 * np.abs(np.log2(chunks / n_best)))
 
 
-def waking(chunks: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the cost, in merit, of waking other threads, for numbers of chunks, shape (n,)."""
-    return np.asarray(_WAKING_COST * (chunks > 1))
+def waking(w: Workload, threads: int, chunks: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the cost, in merit, of waking other threads, for numbers of chunks, shape (n,).
+
+    One thread that does not share a large layer has no others to wake; see `is_small`.
+    """
+    return np.asarray(_WAKING_COST * ((chunks > 1) & (threads > 1 or is_small(w))))

@@ -1,0 +1,162 @@
+"""Lower attention to its template's definition; slices, permutations and copies of its operands are read in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import tvm
+from tvm import ir, relax, sym, te, tirx
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from anole.extract.passes.attention import ATTENTION
+from anole.ir.mutators import extents, operator_of, resolve, rewrite, value_of
+from anole.targets.shared.anchor import AXES
+
+Index = tuple[Any, ...]
+Define = Callable[[ir.Call, Sequence[te.Tensor], Sequence[te.Tensor]], tirx.PrimFunc]
+"""Makes the function of a call, given its sources and its operands, each with one batch axis."""
+
+
+def lower_attention(module: tvm.IRModule, define: Define) -> tvm.IRModule:
+    """Replace attention by calls of functions that `define` makes."""
+
+    class Lowerer(_Lowerer):
+        function_of = staticmethod(define)
+
+    return rewrite(module, mutator(Lowerer))
+
+
+@dataclass(frozen=True)
+class _View:
+    """A tensor whose elements are elements of a source, maybe scaled.
+
+    Attributes:
+        index: maps an index of the view to an index of the source.
+    """
+
+    source: ir.Expr
+    shape: Sequence[int]
+    index: Callable[[Index], Index] = lambda at: at
+    scale: float = 1.0
+
+
+class _Lowerer(PyExprMutator):  # type: ignore[misc]
+    function_of: Define
+
+    def visit_call_(self, call: ir.Call) -> ir.Expr:
+        call = self.builder_.normalize(self.visit_expr_post_order(call))
+        if operator_of(call) != ATTENTION:
+            return call
+        queries, keys, values, _, _, *addends = call.args
+        views = [self._view(operand) for operand in (queries, keys, values, *addends)]
+        sources = list(dict.fromkeys(view.source for view in views))
+        placeholders = {
+            source: te.placeholder(extents(source), str(source.ty.dtype), name="source") for source in sources
+        }
+        operands = [_read(view, placeholders[view.source]) for view in views]
+        func = self.function_of(call, list(placeholders.values()), operands)
+        return relax.call_tir(self.builder_.add_func(func, "attention"), sources, call.ty)
+
+    def _view(self, expr: ir.Expr) -> _View:
+        """Return an operand as a view of the tensor that it is a part, permutation or copy of."""
+        value = resolve(self, expr)
+        step = _SOURCES.get(operator_of(value))
+        inner = None if step is None or value is None else step(value)
+        if inner is None:
+            return _View(expr, extents(expr))
+        outer = self._view(inner.source)
+        return _View(outer.source, inner.shape, lambda at: outer.index(inner.index(at)), outer.scale * inner.scale)
+
+
+def _read(view: _View, source: te.Tensor) -> te.Tensor:
+    """Return a view as a tensor with one batch axis."""
+    *batch, rows, columns = view.shape
+
+    def element(b: Any, y: Any, x: Any) -> Any:
+        analyzer = sym.Analyzer()
+        for variable, extent in ((b, prod(batch)), (y, rows), (x, columns)):
+            analyzer.bind(variable, ir.Range(0, extent))
+        index = view.index((*_unflatten(b, batch), y, x))
+        value = source[tuple(analyzer.simplify(axis) for axis in index)]
+        return value if view.scale == 1.0 else value * tirx.const(view.scale, "float32")
+
+    return te.compute((prod(batch), rows, columns), element, name="view")
+
+
+def permute(call: ir.Call, result: te.Tensor) -> te.Tensor:
+    """Permute the axes of a result, (batch, rows, columns), as a call says; its batch may have several axes."""
+    axes, shape = [int(axis) for axis in call.args[3].values], extents(call)
+    batch = [shape[axes.index(axis)] for axis in range(len(axes) - 2)]
+
+    def element(*at: Any) -> Any:
+        *outer, row, column = (at[axes.index(axis)] for axis in range(len(axes)))
+        return result[_flatten(tuple(outer), batch), row, column]
+
+    return te.compute(shape, element, name="permuted", attrs={AXES: axes})
+
+
+def _unflatten(index: Any, shape: Sequence[int]) -> Index:
+    """Return the index of an element of a shape, given its position."""
+    return tuple(index // prod(shape[axis + 1 :]) % extent for axis, extent in enumerate(shape))
+
+
+def _flatten(at: Index, shape: Sequence[int]) -> Any:
+    return sum(i * prod(shape[axis + 1 :]) for axis, i in enumerate(at))
+
+
+def _reshaped(call: ir.Call) -> _View:
+    source, shape = call.args[0], extents(call)
+    inner = extents(source)
+    return _View(source, shape, lambda at: _unflatten(_flatten(at, shape), inner))
+
+
+def _permuted(call: ir.Call) -> _View:
+    rank = len(call.ty.shape)
+    axes = [int(axis) % rank for axis in call.attrs.axes or reversed(range(rank))]
+    return _View(call.args[0], extents(call), lambda at: tuple(at[axes.index(axis)] for axis in range(rank)))
+
+
+def _broadcast(call: ir.Call) -> _View:
+    source = call.args[0]
+    shape = extents(source)
+    return _View(
+        source,
+        extents(call),
+        lambda at: tuple(0 if extent == 1 else i for i, extent in zip(at[len(at) - len(shape) :], shape, strict=True)),
+    )
+
+
+def _sliced(call: ir.Call) -> _View | None:
+    source, axes, begins, _, *strides = call.args
+    rank, shape = len(source.ty.shape), extents(source)
+    starts, steps = [0] * rank, [1] * rank
+    for position, axis in enumerate(axes.fields):
+        at = int(axis.value) % rank
+        begin = int(begins.fields[position].value)
+        starts[at] = max(0, min(begin + shape[at] if begin < 0 else begin, shape[at]))
+        steps[at] = int(strides[0].fields[position].value) if strides else 1
+    if min(steps) < 1:
+        return None
+    return _View(source, extents(call), lambda at: tuple(a + i * s for a, i, s in zip(starts, at, steps, strict=True)))
+
+
+def _scaled(call: ir.Call) -> _View | None:
+    source, factor = call.args[0], value_of(call.args[1])
+    if factor is None or factor.size != 1 or extents(source) != extents(call):
+        return None
+    return _View(source, extents(call), scale=float(factor.item()))
+
+
+_SOURCES: dict[str, Callable[[ir.Call], _View | None]] = {
+    "relax.reshape": _reshaped,
+    "relax.squeeze": _reshaped,
+    "relax.expand_dims": _reshaped,
+    "relax.permute_dims": _permuted,
+    "relax.broadcast_to": _broadcast,
+    "relax.strided_slice": _sliced,
+    "relax.multiply": _scaled,
+}
+"""The operators whose result is a view of their first operand."""

@@ -1,0 +1,296 @@
+"""Pass that finds attention, whether it came as an operator or as its parts, and represents it as one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+import tvm.ir._ffi_api
+from tvm import ir, relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from anole.ir.mutators import bindings, operator_of, read_counts, rewrite, value_of
+from anole.ir.normalize_products import is_transposed_product, operands_of
+from anole.ir.symbols import all_static, is_static
+
+ATTENTION = "anole.attention"
+"""The operator, with queries, keys, values, the order of the result's axes, whether rows are masked, and addends.
+
+The axes of the result are those of the product of scores and values in that order; see `anole.task.Attention`.
+"""
+
+_RESHAPES = ("relax.reshape", "relax.squeeze", "relax.expand_dims", "relax.permute_dims")
+
+_Values = Mapping[relax.Var, ir.Expr]
+
+
+def _result_type(call: ir.Call, _: relax.BlockBuilder) -> relax.TensorType:
+    queries, _, values, axes, *_ = call.args
+    shape = [*queries.ty.shape.values[:-1], values.ty.shape.values[-1]]
+    return relax.TensorType([shape[int(axis)] for axis in axes.values], "float32")
+
+
+tvm.ir._ffi_api.RegisterOp(ATTENTION, "Scaled dot-product attention with addends.")
+ir.register_op_attr(ATTENTION, "FInferType", _result_type)
+ir.register_op_attr(ATTENTION, "FPurity", True)
+
+
+def fuse_attention(module: tvm.IRModule) -> tuple[tvm.IRModule, list[relax.Var]]:
+    """Replace all attention of static shapes; also return the variables of the queries' products with the keys.
+
+    A permutation of the result, such as of heads and rows, becomes part of the operator.
+    """
+    values = {binding.var: binding.value for binding in bindings(module["main"])}
+    uses = read_counts(module)
+    readers = {operand: variable for variable, value in values.items() for operand in _operands(value)}
+    found = dict[relax.Var, _Parts]()
+    for variable, value in values.items():
+        parts = _Matcher(values, uses).match(value)
+        if parts is None:
+            continue
+        # The axes of the result without those of extent 1 that a reshape inserts, as for torch's einsum.
+        last, axes = variable, list(parts.axes)
+        reader = readers.get(variable) if uses[variable] == 1 else None
+        if operator_of(values.get(reader)) == "relax.reshape":
+            axes = [axis for axis, extent in enumerate(_shape(reader)) if extent != 1]
+            if [_shape(reader)[axis] for axis in axes[-2:]] == _shape(variable)[-2:]:
+                last, reader = reader, readers.get(reader) if uses[reader] == 1 else None
+        if operator_of(values.get(reader)) == "relax.permute_dims":
+            batch = [_shape(last)[axis] for axis in axes[:-2]]
+            order = [axes.index(axis) for axis in _axes_of(values[reader]) if axis in axes]
+            found[reader] = replace(parts, batch=batch, axes=order)
+        else:
+            found[variable] = parts
+    if not found:
+        return module, []
+
+    class Fuser(_Fuser):
+        attention = found
+
+    return rewrite(module, mutator(Fuser)), [parts.scores for parts in found.values()]
+
+
+def _operands(value: ir.Expr) -> list[relax.Var]:
+    return [operand for operand in getattr(value, "args", ()) if isinstance(operand, relax.Var)]
+
+
+def _axes_of(call: ir.Call) -> list[int]:
+    rank = len(call.ty.shape)
+    return [int(axis) % rank for axis in call.attrs.axes or reversed(range(rank))]
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The parts of attention.
+
+    Attributes:
+        scores: the product of queries and keys.
+        values: the values.
+        outer: the batch axes of the product of scores and values.
+        batch: the batch axes of the result, which may be split.
+        axes: the order of the result's axes.
+        masked: whether rows without a finite score have zeros as results.
+        scale: the factor of the product of queries and keys.
+        factors: further factors, which are equal for all rows and keys, each with the batch axes of the scores there.
+        addends: tensors that are added to the scores, each with its factor and the shape of the scores there.
+    """
+
+    scores: relax.Var
+    values: ir.Expr
+    outer: Sequence[Any]
+    batch: Sequence[Any]
+    axes: Sequence[int]
+    masked: bool
+    scale: float
+    factors: tuple[tuple[ir.Expr, Sequence[Any]], ...]
+    addends: tuple[tuple[ir.Expr, float, Sequence[Any]], ...]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """An operator between both products: its operand that leads to the scores, and what is multiplied or added."""
+
+    operand: ir.Expr
+    scale: float = 1.0
+    factor: ir.Expr | None = None
+    addend: ir.Expr | None = None
+
+
+@dataclass(frozen=True)
+class _Matcher:
+    values: _Values
+    uses: Mapping[relax.Var, int]
+
+    def match(self, product: ir.Expr) -> _Parts | None:
+        """Return the parts of the attention that ends with a product, or None."""
+        if operator_of(product) != "relax.matmul" or not _is_float32(product):
+            return None
+        shares, values = product.args
+        softmax, is_masked = self._softmax(self._unshaped(shares))
+        if softmax is None or _shape(softmax)[-2:] != _shape(shares)[-2:]:
+            return None
+        scale, factors, addends = 1.0, [], []
+        variable = self._unshaped(softmax.args[0])
+        # The comparison with minus infinity also reads masked scores.
+        scores = self._read(variable, 2 if is_masked else 1)
+        while not _is_product(scores):
+            step = None if scores is None else self._step(scores)
+            if step is None:
+                return None
+            if step.addend is not None:
+                addends.append((step.addend, scale, _shape(scores)))
+            if step.factor is not None:
+                factors.append((step.factor, _shape(scores)[:-2]))
+            scale *= step.scale
+            variable = self._unshaped(step.operand)
+            scores = self._read(variable)
+        outer = _shape(product)[:-2]
+        parts = _Parts(variable, values, outer, outer, (), is_masked, scale, tuple(factors), tuple(addends))
+        return replace(parts, axes=range(len(product.ty.shape))) if self._is_supported(parts) else None
+
+    def _is_supported(self, parts: _Parts) -> bool:
+        scores = self.values[parts.scores]
+        shapes = [_shape(operand) for operand in (*operands_of(scores), parts.values)]
+        ranks = [len(shape) for shape in shapes]
+        return (
+            all(map(all_static, shapes))
+            and min(ranks) >= 2
+            and max(ranks[:2]) == ranks[0]
+            and ranks[2] <= len(parts.outer) + 2
+            and prod(parts.batch) == prod(_shape(scores)[:-2])
+        )
+
+    def _softmax(self, shares: ir.Expr) -> tuple[Any, bool]:
+        """Return the softmax of an operand, and whether rows whose scores are all minus infinity become zeros."""
+        call = self._read(shares)
+        if operator_of(call) == "relax.nn.softmax":
+            return (call if _is_over_last_axis(call) else None), False
+        if call is None or operator_of(call) != "relax.where":
+            return None, False
+        condition, zeros, shares = call.args
+        softmax: Any = self._read(shares, 2)
+        is_zero = operator_of(self.values.get(zeros)) == "relax.full_like" and value_of(self.values[zeros].args[1]) == 0
+        if operator_of(softmax) != "relax.nn.softmax" or not _is_over_last_axis(softmax) or not is_zero:
+            return None, False
+        names = ("logical_not", "astype", "max", "astype", "logical_not", "equal")
+        for name in names:
+            step: Any = self.values.get(condition)
+            if operator_of(step) != f"relax.{name}" or (name == "max" and [*map(int, step.attrs.axis)] != [-1]):
+                return None, False
+            condition, last = step.args[0], step
+        is_mask = condition.same_as(softmax.args[0]) and value_of(last.args[1]) == -np.inf
+        return (softmax, True) if is_mask else (None, False)
+
+    def _step(self, scores: ir.Call) -> _Step | None:
+        """Return a step between the products, or None for an operator that attention does not have."""
+        name, operands = operator_of(scores), scores.args
+        if name == "relax.add":
+            for operand, addend in (operands, reversed(operands)):
+                if _shape(operand) == _shape(scores) and self._leads_to_product(operand):
+                    return _Step(operand, addend=addend)
+        if name not in ("relax.multiply", "relax.divide") or _shape(operands[0]) != _shape(scores):
+            return None
+        factor = value_of(operands[1])
+        if factor is not None and factor.size == 1:
+            return _Step(operands[0], float(factor.item()) ** (1 if name == "relax.multiply" else -1))
+        is_same_for_rows = name == "relax.multiply" and _shape(operands[1])[-2:] == [1, 1]
+        is_first = _is_product(self._read(self._unshaped(operands[0])))
+        return _Step(operands[0], factor=operands[1]) if is_same_for_rows and is_first else None
+
+    def _leads_to_product(self, operand: ir.Expr) -> bool:
+        value = self._read(self._unshaped(operand))
+        if value is None or _is_product(value):
+            return value is not None
+        step = self._step(value)
+        return step is not None and self._leads_to_product(step.operand)
+
+    def _unshaped(self, operand: ir.Expr) -> ir.Expr:
+        """Return the first value with the same elements and matrices in the same order as an operand."""
+        found, shape, axes = operand, _shape(operand), list[int]()
+        while (value := self._read(operand)) is not None and operator_of(value) in _RESHAPES:
+            if operator_of(value) == "relax.permute_dims":
+                inner = _axes_of(value)
+                axes = [inner[axis] for axis in axes or range(len(inner))]
+            elif axes:
+                break
+            operand = value.args[0]
+            moved = [axis for axis in axes if _shape(operand)[axis] != 1]
+            if moved == sorted(moved):
+                axes = []
+                found = operand if _shape(operand)[-2:] == shape[-2:] else found
+        return found
+
+    def _read(self, operand: ir.Expr, times: int = 1) -> ir.Call | None:
+        """Return the call that an operand is bound to, if it is read exactly a number of times."""
+        is_read = isinstance(operand, relax.Var) and self.uses[operand] == times
+        value = self.values.get(operand) if is_read else None
+        return value if isinstance(value, ir.Call) and all_static(_shape(value)) else None
+
+
+def _is_product(call: ir.Call | None) -> bool:
+    is_any = operator_of(call) == "relax.matmul" or (call is not None and is_transposed_product(call))
+    return is_any and _is_float32(call)
+
+
+def _is_over_last_axis(softmax: ir.Call) -> bool:
+    return int(softmax.attrs.axis) in (-1, len(softmax.ty.shape) - 1)
+
+
+def _is_float32(call: ir.Call) -> bool:
+    return all(str(operand.ty.dtype) == "float32" for operand in (call, *operands_of(call)))
+
+
+def _shape(expr: ir.Expr) -> list[Any]:
+    """Return the shape of a tensor, with fixed extents as integers."""
+    return [int(extent) if is_static(extent) else extent for extent in expr.ty.shape.values]
+
+
+class _Fuser(PyExprMutator):  # type: ignore[misc]
+    attention: Mapping[relax.Var, _Parts]
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        self._binding = binding.var
+        super().visit_var_binding_(binding)
+
+    def visit_call_(self, call: ir.Call) -> ir.Expr:
+        parts = self.attention.get(self._binding)
+        if parts is None:
+            return self.visit_expr_post_order(call)
+        product = self.lookup_binding(self.visit_expr(parts.scores))
+        queries, keys = operands_of(product)
+        if not is_transposed_product(product):
+            *first, inner, column = range(len(keys.ty.shape))
+            keys = self._emit(relax.op.permute_dims(keys, [*first, column, inner]))
+        batch = _shape(product)[:-2]
+        for factor, outer in parts.factors:
+            queries = self._emit(relax.op.multiply(queries, self._batched(self.visit_expr(factor), outer, batch)))
+        queries = self._batched(self._scaled(queries, parts.scale), batch, parts.batch)
+        keys = self._batched(keys, batch, parts.batch)
+        values = self._batched(self.visit_expr(parts.values), parts.outer, parts.batch)
+        addends = [
+            self._batched(self._scaled(self.visit_expr(addend), scale), shape, [*parts.batch, *shape[-2:]], matrix=0)
+            for addend, scale, shape in parts.addends
+        ]
+        axes, masked = relax.ShapeExpr(list(parts.axes)), relax.const(parts.masked, "bool")
+        operands = [queries, keys, values, axes, masked, *addends]
+        return self._reshaped(relax.Call(ir.Op.get(ATTENTION), operands), _shape(self._binding))
+
+    def _batched(self, expr: ir.Expr, before: Sequence[Any], after: Sequence[Any], matrix: int = 2) -> ir.Expr:
+        """Broadcast an operand to axes before its last `matrix` ones, and reshape these axes."""
+        inner = _shape(expr)[len(expr.ty.shape) - matrix :]
+        if _shape(expr) != [*before, *inner]:
+            expr = self._emit(relax.op.broadcast_to(expr, [*before, *inner]))
+        return self._reshaped(expr, [*after, *inner])
+
+    def _reshaped(self, expr: ir.Expr, shape: Sequence[Any]) -> ir.Expr:
+        value = expr if isinstance(expr, relax.Var) else self._emit(expr)
+        return value if _shape(value) == list(shape) else self._emit(relax.op.reshape(value, shape))
+
+    def _scaled(self, expr: ir.Expr, factor: float) -> ir.Expr:
+        return expr if factor == 1.0 else self._emit(relax.op.multiply(expr, relax.const(factor, "float32")))
+
+    def _emit(self, expr: ir.Expr) -> relax.Var:
+        return self.builder_.emit(expr)

@@ -1,0 +1,62 @@
+"""Attention's kernel treats infinite scores as torch does, and its default config fills the registers."""
+
+from __future__ import annotations
+
+from math import inf, nan, prod
+
+import numpy as np
+import pytest
+import torch
+import tvm
+from torch.nn import functional as F
+
+from anole.targets.cpu.device.builder import load
+from anole.targets.cpu.templates.attention_space import attention_space, covered_rows
+from anole.targets.shared.kernel import define
+from anole.task import Attention
+
+from .cases import AVX2, AVX512, PROCESSOR, Case
+
+ROWS, KEYS = 7, 11
+
+
+def random_tensor(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(prod(shape)))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("values", [(-inf,), (-inf, 0.5), (torch.finfo(torch.float32).min,), (inf, 1.0), (nan, 0.0)])
+def test_special_scores_match_torch(masked: bool, values: tuple[float, ...]) -> None:
+    case = Case(Attention(2, ROWS, KEYS, 5, 9, addends=1, masked=masked))
+    query, key, value = random_tensor(2, ROWS, 5), random_tensor(2, KEYS, 5), random_tensor(2, KEYS, 9)
+    bias = torch.zeros(2, ROWS, KEYS)
+    bias[1, 3] = torch.tensor([*values, *values[-1:] * (KEYS - len(values))])
+    func = case.template.schedule(define(case.template, case.workload, case.config), case.workload, case.config)
+    found = tvm.runtime.tensor(np.zeros((2, ROWS, 9), np.float32))
+    load(func, PROCESSOR)(*(tvm.runtime.tensor(each.numpy()) for each in (query, key, value, bias)), found)
+    if masked:
+        expected = F.scaled_dot_product_attention(query, key, value, bias, scale=1.0)
+    else:
+        expected = (query @ key.mT + bias).softmax(-1) @ value
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_rows_are_rounded_up_to_good_tiles() -> None:
+    found = [covered_rows(rows) for rows in (1, 6, 16, 17, 49, 64, 197, 1024)]
+    assert found == [1, 6, 16, 18, 49, 66, 198, 1026]
+    assert all(0 <= covered_rows(rows) - rows < 6 for rows in range(1, 300))
+
+
+@pytest.mark.parametrize(("unit", "accumulators"), [(AVX2, 12), (AVX512, 22)])
+def test_the_default_config_fills_the_registers(unit: object, accumulators: int) -> None:
+    config = Case(Attention(12, 198, 198, 64, 64), unit, threads=1).default
+    assert config["tile_y"][3] * config["panel_vectors"] == accumulators
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_all_threads_have_chunks(threads: int) -> None:
+    w = Attention(1, 192, 192, 64, 64)
+    assert Case(w, AVX2, threads).default["tile_y"][0] >= threads
+    assert attention_space(AVX2, threads, w).rejection({"tile_y": [1, 4, 8, 6], "panel_vectors": 2}) == (
+        None if threads == 1 else "fewer parallel chunks than threads"
+    )
