@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from anole.errors import ExtractError
-from anole.extract.graph import find_layers
 from anole.extract.load import load_model
-from anole.task import BatchMatmul
 
 from .conftest import Write
 from .passes.building import assert_same_as_torch
@@ -173,39 +171,3 @@ def test_results_match_torch(write: Write, expression: str) -> None:
 def test_indexing_by_unknown_masks_is_rejected(write: Write, expression: str, message: str) -> None:
     with pytest.raises(ExtractError, match=message):
         load_model(write(SOURCE.format(expression=expression), 2, 6, 8, 10))
-
-
-ATTENTION = """
-class Net(nn.Module):
-    def __init__(self, keys=4, mask=None, **settings):
-        super().__init__()
-        self.keys, self.settings = keys, settings
-        self.register_buffer("mask", mask)
-
-    def forward(self, x):
-        query = x.view(2, 10, 4, 8).transpose(1, 2)
-        key = query[:, : self.keys]
-        return F.scaled_dot_product_attention(query, key, key, self.mask, **self.settings)
-
-LOWER = torch.ones(10, 10).tril().bool()
-HOLED = LOWER * (torch.arange(10) != 3)[:, None]
-Net = partial(Net, {settings})
-"""
-
-
-@pytest.mark.examples(1)
-@pytest.mark.parametrize(
-    "settings",
-    [
-        *("", "mask=LOWER"),
-        *map(variant, ("scale=0.3", "is_causal=True", "mask=HOLED", "mask=torch.randn(10, 10)")),
-        variant("keys=2, enable_gqa=True"),
-    ],
-)
-def test_attention_is_two_products(write: Write, settings: str) -> None:
-    model = write("from functools import partial\n" + ATTENTION.format(settings=settings), 2, 10, 32)
-    assert [layer.workload for layer in find_layers(load_model(model))] == [
-        BatchMatmul(8, 10, 8, 10, transpose_right=True),
-        BatchMatmul(8, 10, 10, 8),
-    ]
-    assert_same_as_torch(model)

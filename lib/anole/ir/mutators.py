@@ -96,6 +96,12 @@ def extents(expr: ir.Expr) -> list[int]:
     return list(typical_shape(getattr(expr.ty, "shape", None)) or ())
 
 
+def permuted_axes(call: ir.Call) -> list[int]:
+    """Return the axes of a call of `relax.op.permute_dims`, in their new order."""
+    rank = len(call.ty.shape)
+    return [int(axis) % rank for axis in call.attrs.axes or reversed(range(rank))]
+
+
 def resolve_value(mutator: Any, expr: ir.Expr) -> NDArray[Any] | None:
     """Return the value of the constant that an expression is bound to in a mutator's new function, or None."""
     value = resolve(mutator, expr)

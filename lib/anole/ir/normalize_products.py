@@ -14,7 +14,7 @@ import tvm.ir._ffi_api
 from tvm import ir, relax, te
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.mutators import extents, operator_of, resolve, rewrite
+from anole.ir.mutators import extents, operator_of, permuted_axes, resolve, rewrite
 
 TRANSPOSED_INT8 = "anole.transposed_bytes"
 
@@ -122,8 +122,7 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
         return self.builder_.emit(relax.op.reshape(inner, (*batch, columns, rows)))
 
     def _transpose_permuted(self, call: ir.Call) -> ir.Expr | None:
-        rank = len(call.ty.shape)
-        axes = [int(axis) for axis in call.attrs.axes or reversed(range(rank))]
+        rank, axes = len(call.ty.shape), permuted_axes(call)
         if rank < 2 or axes[-2] != rank - 1:
             return None
         swapped = [*axes[:-2], axes[-1], axes[-2]]

@@ -17,6 +17,8 @@ from kit.cases import compute
 
 from ..conftest import Write
 
+CPU = get_target(describe_cpu(threads=1))
+
 HEADER = """
 class Net(nn.Module):
     def __init__(self):
@@ -49,6 +51,7 @@ FUSED = {
         "return F.scaled_dot_product_attention(q, k[:, :1], v[:, :1], enable_gqa=True)",
         "6x 9x12x9x12",
     ),
+    "scale": ("return F.scaled_dot_product_attention(q, k, v, self.bias, scale=0.3)", "6x 9x12x9x12 +1 masked"),
     "module": ("return self.heads(x, x, x, need_weights=False)[0]", "6x 9x12x9x12"),
     "parts": ("return (q * 0.3 @ k.transpose(-2, -1) + self.bias).softmax(-1) @ v", "6x 9x12x9x12 +1"),
     "scaled after the bias": (
@@ -93,7 +96,7 @@ def compile_and_check(model: ModelSpec) -> list[str]:
     found = compute(imported, {name: argument.numpy() for name, argument in arguments.items()})
     for one, other in zip(found, run_network(model, make_network(model), arguments), strict=True):
         np.testing.assert_allclose(one, other.numpy(), rtol=1e-4, atol=1e-5)
-    layers = find_layers(for_target(imported, get_target(describe_cpu(threads=1))))
+    layers = find_layers(for_target(imported, CPU))
     return [layer.workload.label for layer in layers if layer.workload.operator != "dense"]
 
 
@@ -113,13 +116,9 @@ def test_other_products_stay_separate(write: Write, name: str) -> None:
 
 def test_layers_keep_their_names(write: Write) -> None:
     body = "y = (q @ k.mT).softmax(-1) @ v; return self.qkv(y.transpose(1, 2).reshape(3, 9, 24))"
-    imported = load_model(write(source(body), 3, 9, 24))
-    layers = find_layers(for_target(imported, get_target(describe_cpu(threads=1))))
-    assert [(layer.name, layer.workload.operator) for layer in layers] == [
-        ("qkv", "dense"),
-        ("matmul_1", "attention"),
-        ("qkv", "dense"),
-    ]
+    layers = find_layers(for_target(load_model(write(source(body), 3, 9, 24)), CPU))
+    found = [(layer.name, layer.workload.operator) for layer in layers]
+    assert found == [("qkv", "dense"), ("matmul_1", "attention"), ("qkv", "dense")]
 
 
 def test_other_targets_multiply_separately(write: Write) -> None:
@@ -130,6 +129,6 @@ def test_other_targets_multiply_separately(write: Write) -> None:
 
 @pytest.mark.parametrize("name", ["operator", "einsum", "windows"])
 def test_a_permutation_of_the_result_is_part_of_it(write: Write, name: str) -> None:
-    imported = for_target(load_model(write(source(FUSED[name][0]), 3, 9, 24)), get_target(describe_cpu(threads=1)))
+    imported = for_target(load_model(write(source(FUSED[name][0]), 3, 9, 24)), CPU)
     names = [operator_of(binding.value) for binding in bindings(imported.module["main"])]
     assert "relax.permute_dims" not in names[names.index("anole.attention") :]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
+from operator import mod
 from typing import Any
 
 import tvm
@@ -12,7 +13,8 @@ from tvm import ir, relax, sym, te, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.passes.attention import ATTENTION
-from anole.ir.mutators import extents, operator_of, resolve, rewrite, value_of
+from anole.ir.mutators import extents, operator_of, permuted_axes, resolve, rewrite, value_of
+from anole.ir.symbols import all_static
 from anole.targets.shared.anchor import AXES
 
 Index = tuple[Any, ...]
@@ -53,9 +55,7 @@ class _Lowerer(PyExprMutator):  # type: ignore[misc]
         queries, keys, values, _, _, *addends = call.args
         views = [self._view(operand) for operand in (queries, keys, values, *addends)]
         sources = list(dict.fromkeys(view.source for view in views))
-        placeholders = {
-            source: te.placeholder(extents(source), str(source.ty.dtype), name="source") for source in sources
-        }
+        placeholders = {source: te.placeholder(extents(source), "float32", name="source") for source in sources}
         operands = [_read(view, placeholders[view.source]) for view in views]
         func = self.function_of(call, list(placeholders.values()), operands)
         return relax.call_tir(self.builder_.add_func(func, "attention"), sources, call.ty)
@@ -65,7 +65,7 @@ class _Lowerer(PyExprMutator):  # type: ignore[misc]
         value = resolve(self, expr)
         step = _SOURCES.get(operator_of(value))
         inner = None if step is None or value is None else step(value)
-        if inner is None:
+        if inner is None or not all_static(inner.source.ty.shape.values):
             return _View(expr, extents(expr))
         outer = self._view(inner.source)
         return _View(outer.source, inner.shape, lambda at: outer.index(inner.index(at)), outer.scale * inner.scale)
@@ -114,19 +114,14 @@ def _reshaped(call: ir.Call) -> _View:
 
 
 def _permuted(call: ir.Call) -> _View:
-    rank = len(call.ty.shape)
-    axes = [int(axis) % rank for axis in call.attrs.axes or reversed(range(rank))]
-    return _View(call.args[0], extents(call), lambda at: tuple(at[axes.index(axis)] for axis in range(rank)))
+    axes = permuted_axes(call)
+    return _View(call.args[0], extents(call), lambda at: tuple(at[axes.index(axis)] for axis in range(len(axes))))
 
 
 def _broadcast(call: ir.Call) -> _View:
-    source = call.args[0]
-    shape = extents(source)
-    return _View(
-        source,
-        extents(call),
-        lambda at: tuple(0 if extent == 1 else i for i, extent in zip(at[len(at) - len(shape) :], shape, strict=True)),
-    )
+    shape = extents(call.args[0])
+    # An index modulo an extent of 1 is 0, and unchanged for other extents.
+    return _View(call.args[0], extents(call), lambda at: tuple(map(mod, at[len(at) - len(shape) :], shape)))
 
 
 def _sliced(call: ir.Call) -> _View | None:

@@ -15,7 +15,7 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.mutators import extents, read_counts, resolve_call, resolve_if_read_once, rewrite
+from anole.ir.mutators import extents, permuted_axes, read_counts, resolve_call, resolve_if_read_once, rewrite
 
 _Shape = Sequence[int]
 
@@ -84,7 +84,7 @@ class _Viewer(PyExprMutator):  # type: ignore[misc]
         if first is None or not extents(call):
             return call
         data = first.args[0]
-        if not keeps_order(extents(data), _axes(first), extents(between), _axes(call)):
+        if not keeps_order(extents(data), permuted_axes(first), extents(between), permuted_axes(call)):
             return call
         return relax.op.reshape(data, call.ty.shape)
 
@@ -92,7 +92,7 @@ class _Viewer(PyExprMutator):  # type: ignore[misc]
         permuted = resolve_call(self, call.args[0], "relax.permute_dims")
         if permuted is None:
             return call
-        axes, (_, slice_axes, *bounds) = _axes(permuted), call.args
+        axes, (_, slice_axes, *bounds) = permuted_axes(permuted), call.args
         source_axes = [axes[int(axis.value) % len(axes)] for axis in slice_axes.fields]
         piece = self.builder_.emit(relax.op.strided_slice(permuted.args[0], source_axes, *bounds))
         return relax.op.permute_dims(piece, axes)
@@ -107,7 +107,7 @@ class _Averager(PyExprMutator):  # type: ignore[misc]
         )
         if permuted is None:
             return call
-        order, rank = _axes(permuted), len(permuted.ty.shape)
+        order, rank = permuted_axes(permuted), len(permuted.ty.shape)
         reduced = {int(axis) % rank for axis in call.attrs.axis} if call.attrs.axis else set(range(rank))
         kept = [axis for position, axis in enumerate(order) if position not in reduced]
         if kept != sorted(kept):
@@ -136,8 +136,3 @@ class _Permuter(PyExprMutator):  # type: ignore[misc]
         names = set(dir(resize.attrs)) - set(dir(ir.Attrs))
         attrs = {name: getattr(resize.attrs, name) for name in names} | {"layout": "NCHW"}
         return relax.Call(resize.op, [permuted, size], ir.make_node("relax.attrs.Resize2DAttrs", **attrs))
-
-
-def _axes(call: ir.Call) -> list[int]:
-    rank = len(call.ty.shape)
-    return [int(axis) % rank for axis in call.attrs.axes or reversed(range(rank))]

@@ -12,19 +12,17 @@ import tvm.ir._ffi_api
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.mutators import bindings, operator_of, read_counts, rewrite, value_of
+from anole.ir.mutators import bindings, operator_of, permuted_axes, read_counts, rewrite, value_of
 from anole.ir.normalize_products import is_transposed_product, operands_of
 from anole.ir.symbols import all_static, is_static
 
 ATTENTION = "anole.attention"
 """The operator, with queries, keys, values, the order of the result's axes, whether rows are masked, and addends.
 
-The axes of the result are those of the product of scores and values in that order; see `anole.task.Attention`.
+The result is the product of scores and values, with permuted axes; see `anole.task.Attention`.
 """
 
 _RESHAPES = ("relax.reshape", "relax.squeeze", "relax.expand_dims", "relax.permute_dims")
-
-_Values = Mapping[relax.Var, ir.Expr]
 
 
 def _result_type(call: ir.Call, _: relax.BlockBuilder) -> relax.TensorType:
@@ -60,7 +58,7 @@ def fuse_attention(module: tvm.IRModule) -> tuple[tvm.IRModule, list[relax.Var]]
                 last, reader = reader, readers.get(reader) if uses[reader] == 1 else None
         if operator_of(values.get(reader)) == "relax.permute_dims":
             batch = [_shape(last)[axis] for axis in axes[:-2]]
-            order = [axes.index(axis) for axis in _axes_of(values[reader]) if axis in axes]
+            order = [axes.index(axis) for axis in permuted_axes(values[reader]) if axis in axes]
             found[reader] = replace(parts, batch=batch, axes=order)
         else:
             found[variable] = parts
@@ -75,11 +73,6 @@ def fuse_attention(module: tvm.IRModule) -> tuple[tvm.IRModule, list[relax.Var]]
 
 def _operands(value: ir.Expr) -> list[relax.Var]:
     return [operand for operand in getattr(value, "args", ()) if isinstance(operand, relax.Var)]
-
-
-def _axes_of(call: ir.Call) -> list[int]:
-    rank = len(call.ty.shape)
-    return [int(axis) % rank for axis in call.attrs.axes or reversed(range(rank))]
 
 
 @dataclass(frozen=True)
@@ -121,7 +114,7 @@ class _Step:
 
 @dataclass(frozen=True)
 class _Matcher:
-    values: _Values
+    values: Mapping[relax.Var, ir.Expr]
     uses: Mapping[relax.Var, int]
 
     def match(self, product: ir.Expr) -> _Parts | None:
@@ -212,7 +205,7 @@ class _Matcher:
         found, shape, axes = operand, _shape(operand), list[int]()
         while (value := self._read(operand)) is not None and operator_of(value) in _RESHAPES:
             if operator_of(value) == "relax.permute_dims":
-                inner = _axes_of(value)
+                inner = permuted_axes(value)
                 axes = [inner[axis] for axis in axes or range(len(inner))]
             elif axes:
                 break
@@ -263,10 +256,12 @@ class _Fuser(PyExprMutator):  # type: ignore[misc]
         queries, keys = operands_of(product)
         if not is_transposed_product(product):
             *first, inner, column = range(len(keys.ty.shape))
-            keys = self._emit(relax.op.permute_dims(keys, [*first, column, inner]))
+            keys = self.builder_.emit(relax.op.permute_dims(keys, [*first, column, inner]))
         batch = _shape(product)[:-2]
         for factor, outer in parts.factors:
-            queries = self._emit(relax.op.multiply(queries, self._batched(self.visit_expr(factor), outer, batch)))
+            queries = self.builder_.emit(
+                relax.op.multiply(queries, self._batched(self.visit_expr(factor), outer, batch))
+            )
         queries = self._batched(self._scaled(queries, parts.scale), batch, parts.batch)
         keys = self._batched(keys, batch, parts.batch)
         values = self._batched(self.visit_expr(parts.values), parts.outer, parts.batch)
@@ -282,15 +277,12 @@ class _Fuser(PyExprMutator):  # type: ignore[misc]
         """Broadcast an operand to axes before its last `matrix` ones, and reshape these axes."""
         inner = _shape(expr)[len(expr.ty.shape) - matrix :]
         if _shape(expr) != [*before, *inner]:
-            expr = self._emit(relax.op.broadcast_to(expr, [*before, *inner]))
+            expr = self.builder_.emit(relax.op.broadcast_to(expr, [*before, *inner]))
         return self._reshaped(expr, [*after, *inner])
 
     def _reshaped(self, expr: ir.Expr, shape: Sequence[Any]) -> ir.Expr:
-        value = expr if isinstance(expr, relax.Var) else self._emit(expr)
-        return value if _shape(value) == list(shape) else self._emit(relax.op.reshape(value, shape))
+        value = expr if isinstance(expr, relax.Var) else self.builder_.emit(expr)
+        return value if _shape(value) == list(shape) else self.builder_.emit(relax.op.reshape(value, shape))
 
     def _scaled(self, expr: ir.Expr, factor: float) -> ir.Expr:
-        return expr if factor == 1.0 else self._emit(relax.op.multiply(expr, relax.const(factor, "float32")))
-
-    def _emit(self, expr: ir.Expr) -> relax.Var:
-        return self.builder_.emit(expr)
+        return expr if factor == 1.0 else self.builder_.emit(relax.op.multiply(expr, relax.const(factor, "float32")))

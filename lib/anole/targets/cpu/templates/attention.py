@@ -170,8 +170,7 @@ class _Nest:
         self._reduce("lane_maxima", chunk)
         *_, row, column = self._compute_at("scores", chunk)
         self._multiply(sch.get_sblock("products"), self._tile(row, column))
-        inner = self._compute_at("queries", chunk)[-1]
-        self._vectorize(inner)
+        self._vectorize(self._compute_at("queries", chunk)[-1])
         for name in _COPIES:
             self._vectorize(self._compute_at(name, parallel)[-1])
         return nest.with_full_vectors(anchor.scheduled(sch))

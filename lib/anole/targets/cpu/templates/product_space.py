@@ -181,8 +181,8 @@ class DenseTiles(_ProductTiles):
     def shares(self, columns: Columns) -> NDArray[np.float64]:
         """Return the merit of evenly shared work, minus the cost of waking threads, shape (n,)."""
         chunks = self.chunks(columns)
-        merit = _IMBALANCE_COST * np.log2(chunks / (-(-chunks // self.threads) * self.threads)) - waking(self.w, self.threads, chunks)
-        return np.asarray(merit)
+        balance = np.log2(chunks / (-(-chunks // self.threads) * self.threads))
+        return np.asarray(_IMBALANCE_COST * balance - waking(self.w, self.threads, chunks))
 
     def nest(self, columns: Columns) -> LoopNest:
         """Return the loop nests of n configs."""
