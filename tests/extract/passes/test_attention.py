@@ -73,6 +73,7 @@ FUSED = {
         "return torch.einsum('bhij,bhjd->bihd', (s + self.bias).softmax(-1), v)",
         "6x 9x12x9x12 +1",
     ),
+    "transposed values": ("return (q @ k.mT).softmax(3) @ x.reshape(3, 2, 12, 9).mT", "6x 9x12x9x12"),
     "shared keys": ("return (q @ k[0, 0].mT).softmax(-1) @ v[0, 0]", "6x 9x12x9x12"),
 }
 """The forward method's body, and the label of the only attention."""
@@ -85,6 +86,7 @@ SEPARATE = {
     "no softmax": "return (q @ k.mT).sigmoid() @ v",
     "a factor for each query": "return (q @ k.mT * self.bias[:, :, :1]).softmax(-1) @ v",
     "a bias before a factor for each head": "return ((q @ k.mT + x[0, 0, 0]) * self.bias[:, :1, :1]).softmax(-1) @ v",
+    "division by zero": "return (q @ k.mT / 0).softmax(-1) @ v",
     "a replaced score": "return (q @ k.mT).masked_fill(self.holed, -9.0).softmax(-1) @ v",
 }
 """The forward method's body, whose products are no attention."""

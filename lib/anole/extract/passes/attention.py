@@ -43,7 +43,7 @@ def fuse_attention(module: tvm.IRModule) -> tuple[tvm.IRModule, list[relax.Var]]
     """
     values = {binding.var: binding.value for binding in bindings(module["main"])}
     uses = read_counts(module)
-    readers = {operand: variable for variable, value in values.items() for operand in _operands(value)}
+    readers = {operand: variable for variable, value in values.items() for operand in getattr(value, "args", ())}
     found = dict[relax.Var, _Parts]()
     for variable, value in values.items():
         parts = _Matcher(values, uses).match(value)
@@ -71,17 +71,13 @@ def fuse_attention(module: tvm.IRModule) -> tuple[tvm.IRModule, list[relax.Var]]
     return rewrite(module, mutator(Fuser)), [parts.scores for parts in found.values()]
 
 
-def _operands(value: ir.Expr) -> list[relax.Var]:
-    return [operand for operand in getattr(value, "args", ()) if isinstance(operand, relax.Var)]
-
-
 @dataclass(frozen=True)
 class _Parts:
     """The parts of attention.
 
     Attributes:
         scores: the product of queries and keys.
-        values: the values.
+        values: the values, transposed if `is_transposed`.
         outer: the batch axes of the product of scores and values.
         batch: the batch axes of the result, which may be split.
         axes: the order of the result's axes.
@@ -93,6 +89,7 @@ class _Parts:
 
     scores: relax.Var
     values: ir.Expr
+    is_transposed: bool
     outer: Sequence[Any]
     batch: Sequence[Any]
     axes: Sequence[int]
@@ -119,9 +116,9 @@ class _Matcher:
 
     def match(self, product: ir.Expr) -> _Parts | None:
         """Return the parts of the attention that ends with a product, or None."""
-        if operator_of(product) != "relax.matmul" or not _is_float32(product):
+        if not _is_product(product):
             return None
-        shares, values = product.args
+        shares, values = operands_of(product)
         softmax, is_masked = self._softmax(self._unshaped(shares))
         if softmax is None or _shape(softmax)[-2:] != _shape(shares)[-2:]:
             return None
@@ -130,8 +127,7 @@ class _Matcher:
         # The comparison with minus infinity also reads masked scores.
         scores = self._read(variable, 2 if is_masked else 1)
         while not _is_product(scores):
-            step = None if scores is None else self._step(scores)
-            if step is None:
+            if scores is None or (step := self._step(scores)) is None:
                 return None
             if step.addend is not None:
                 addends.append((step.addend, scale, _shape(scores)))
@@ -140,16 +136,20 @@ class _Matcher:
             scale *= step.scale
             variable = self._unshaped(step.operand)
             scores = self._read(variable)
-        outer = _shape(product)[:-2]
-        parts = _Parts(variable, values, outer, outer, (), is_masked, scale, tuple(factors), tuple(addends))
-        return replace(parts, axes=range(len(product.ty.shape))) if self._is_supported(parts) else None
+        outer, axes, is_transposed = _shape(product)[:-2], range(len(product.ty.shape)), is_transposed_product(product)
+        scaled = scale, tuple(factors), tuple(addends)
+        parts = _Parts(variable, values, is_transposed, outer, outer, axes, is_masked, *scaled)
+        return parts if self._is_supported(parts) else None
 
     def _is_supported(self, parts: _Parts) -> bool:
+        """Whether all sizes are known, and no product is a dense layer, which packs its weights in advance."""
         scores = self.values[parts.scores]
-        shapes = [_shape(operand) for operand in (*operands_of(scores), parts.values)]
+        queries, keys = operands_of(scores)
+        shapes = [_shape(operand) for operand in (queries, keys, parts.values)]
         ranks = [len(shape) for shape in shapes]
         return (
-            all(map(all_static, shapes))
+            not any(isinstance(operand, ir.GenericConst) for operand in (keys, parts.values))
+            and all(map(all_static, shapes))
             and min(ranks) >= 2
             and max(ranks[:2]) == ranks[0]
             and ranks[2] <= len(parts.outer) + 2
@@ -158,20 +158,19 @@ class _Matcher:
 
     def _softmax(self, shares: ir.Expr) -> tuple[Any, bool]:
         """Return the softmax of an operand, and whether rows whose scores are all minus infinity become zeros."""
-        call = self._read(shares)
+        call: Any = self._read(shares)
         if operator_of(call) == "relax.nn.softmax":
             return (call if _is_over_last_axis(call) else None), False
-        if call is None or operator_of(call) != "relax.where":
+        if operator_of(call) != "relax.where":
             return None, False
         condition, zeros, shares = call.args
         softmax: Any = self._read(shares, 2)
         is_zero = operator_of(self.values.get(zeros)) == "relax.full_like" and value_of(self.values[zeros].args[1]) == 0
         if operator_of(softmax) != "relax.nn.softmax" or not _is_over_last_axis(softmax) or not is_zero:
             return None, False
-        names = ("logical_not", "astype", "max", "astype", "logical_not", "equal")
-        for name in names:
+        for name in ("logical_not", "astype", "max", "astype", "logical_not", "equal"):
             step: Any = self.values.get(condition)
-            if operator_of(step) != f"relax.{name}" or (name == "max" and [*map(int, step.attrs.axis)] != [-1]):
+            if operator_of(step) != f"relax.{name}" or (name == "max" and not _is_over_last_axis(step)):
                 return None, False
             condition, last = step.args[0], step
         is_mask = condition.same_as(softmax.args[0]) and value_of(last.args[1]) == -np.inf
@@ -187,7 +186,7 @@ class _Matcher:
         if name not in ("relax.multiply", "relax.divide") or _shape(operands[0]) != _shape(scores):
             return None
         factor = value_of(operands[1])
-        if factor is not None and factor.size == 1:
+        if factor is not None and factor.size == 1 and 0 < abs(factor.item()) < np.inf:
             return _Step(operands[0], float(factor.item()) ** (1 if name == "relax.multiply" else -1))
         is_same_for_rows = name == "relax.multiply" and _shape(operands[1])[-2:] == [1, 1]
         is_first = _is_product(self._read(self._unshaped(operands[0])))
@@ -224,16 +223,15 @@ class _Matcher:
 
 
 def _is_product(call: ir.Call | None) -> bool:
-    is_any = operator_of(call) == "relax.matmul" or (call is not None and is_transposed_product(call))
-    return is_any and _is_float32(call)
-
-
-def _is_over_last_axis(softmax: ir.Call) -> bool:
-    return int(softmax.attrs.axis) in (-1, len(softmax.ty.shape) - 1)
-
-
-def _is_float32(call: ir.Call) -> bool:
+    """Whether a call multiplies float32 matrices."""
+    if call is None or not (operator_of(call) == "relax.matmul" or is_transposed_product(call)):
+        return False
     return all(str(operand.ty.dtype) == "float32" for operand in (call, *operands_of(call)))
+
+
+def _is_over_last_axis(call: ir.Call) -> bool:
+    axes = call.attrs.axis if operator_of(call) == "relax.max" else [call.attrs.axis]
+    return [int(axis) % len(call.ty.shape) for axis in axes] == [len(call.ty.shape) - 1]
 
 
 def _shape(expr: ir.Expr) -> list[Any]:
@@ -254,9 +252,9 @@ class _Fuser(PyExprMutator):  # type: ignore[misc]
             return self.visit_expr_post_order(call)
         product = self.lookup_binding(self.visit_expr(parts.scores))
         queries, keys = operands_of(product)
-        if not is_transposed_product(product):
-            *first, inner, column = range(len(keys.ty.shape))
-            keys = self.builder_.emit(relax.op.permute_dims(keys, [*first, column, inner]))
+        keys = keys if is_transposed_product(product) else self._transpose(keys)
+        values = self.visit_expr(parts.values)
+        values = self._transpose(values) if parts.is_transposed else values
         batch = _shape(product)[:-2]
         for factor, outer in parts.factors:
             queries = self.builder_.emit(
@@ -264,7 +262,7 @@ class _Fuser(PyExprMutator):  # type: ignore[misc]
             )
         queries = self._batched(self._scaled(queries, parts.scale), batch, parts.batch)
         keys = self._batched(keys, batch, parts.batch)
-        values = self._batched(self.visit_expr(parts.values), parts.outer, parts.batch)
+        values = self._batched(values, parts.outer, parts.batch)
         addends = [
             self._batched(self._scaled(self.visit_expr(addend), scale), shape, [*parts.batch, *shape[-2:]], matrix=0)
             for addend, scale, shape in parts.addends
@@ -283,6 +281,10 @@ class _Fuser(PyExprMutator):  # type: ignore[misc]
     def _reshaped(self, expr: ir.Expr, shape: Sequence[Any]) -> ir.Expr:
         value = expr if isinstance(expr, relax.Var) else self.builder_.emit(expr)
         return value if _shape(value) == list(shape) else self.builder_.emit(relax.op.reshape(value, shape))
+
+    def _transpose(self, expr: ir.Expr) -> ir.Expr:
+        *first, row, column = range(len(expr.ty.shape))
+        return self.builder_.emit(relax.op.permute_dims(expr, [*first, column, row]))
 
     def _scaled(self, expr: ir.Expr, factor: float) -> ir.Expr:
         return expr if factor == 1.0 else self.builder_.emit(relax.op.multiply(expr, relax.const(factor, "float32")))

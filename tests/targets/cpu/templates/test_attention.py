@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, nan, prod
+from math import inf, nan
 
 import numpy as np
 import pytest
@@ -15,29 +15,24 @@ from anole.targets.cpu.templates.attention_space import attention_space, covered
 from anole.targets.shared.kernel import define
 from anole.task import Attention
 
+from ....extract.passes.building import random_array
 from .cases import AVX2, AVX512, PROCESSOR, Case
 
 ROWS, KEYS = 7, 11
-
-
-def random_tensor(*shape: int) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(prod(shape)))
 
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("values", [(-inf,), (-inf, 0.5), (torch.finfo(torch.float32).min,), (inf, 1.0), (nan, 0.0)])
 def test_special_scores_match_torch(masked: bool, values: tuple[float, ...]) -> None:
     case = Case(Attention(2, ROWS, KEYS, 5, 9, addends=1, masked=masked))
-    query, key, value = random_tensor(2, ROWS, 5), random_tensor(2, KEYS, 5), random_tensor(2, KEYS, 9)
+    query, key, value = (torch.from_numpy(random_array(2, *shape)) for shape in ((ROWS, 5), (KEYS, 5), (KEYS, 9)))
     bias = torch.zeros(2, ROWS, KEYS)
     bias[1, 3] = torch.tensor([*values, *values[-1:] * (KEYS - len(values))])
     func = case.template.schedule(define(case.template, case.workload, case.config), case.workload, case.config)
     found = tvm.runtime.tensor(np.zeros((2, ROWS, 9), np.float32))
     load(func, PROCESSOR)(*(tvm.runtime.tensor(each.numpy()) for each in (query, key, value, bias)), found)
-    if masked:
-        expected = F.scaled_dot_product_attention(query, key, value, bias, scale=1.0)
-    else:
-        expected = (query @ key.mT + bias).softmax(-1) @ value
+    plain = (query @ key.mT + bias).softmax(-1) @ value
+    expected = F.scaled_dot_product_attention(query, key, value, bias, scale=1.0) if masked else plain
     np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
 
 
