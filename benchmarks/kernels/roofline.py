@@ -42,6 +42,7 @@ KINDS = {
     GROUPED: "#56b4e9",
     "dense": "#e69f00",
     "batch_matmul": "#cc79a7",
+    "attention": "#f0e442",
 }
 """The kinds of kernels with an anchor operator, and their colors; plots show only these."""
 OTHER = "other"
