@@ -28,7 +28,7 @@ from anole.search.loop import TUNER_VERSION
 from anole.search.settings import TunerSettings
 from benchmarks.common.rows import read_rows
 from benchmarks.search.experiment import Experiment, Job, Row, version_of
-from benchmarks.search.variants import MEASURED, OF_ALL, TABLE_VARIANTS, VARIANTS, WITHOUT_MERIT, sized_as, tuner_of
+from benchmarks.search.variants import OF_ALL, TABLE_VARIANTS, VARIANTS, WITHOUT_MERIT, sized_as, tuner_of
 from kit.quality import batch_sizes
 
 TRIALS, SEEDS, ITERATIONS = 1024, 30, 16
@@ -89,7 +89,6 @@ SPACES: Mapping[str, SpaceKind] = {
     "open": SpaceKind(WITHOUT_MERIT, ("vta_open",)),
     # These spaces have no description.
     "gpu": Hub(tuple(name for name in (*WITHOUT_MERIT, *OF_ALL) if name != "autotvm, knobs alone"), ()),
-    "measured": SpaceKind(MEASURED, ("gpu", "cpu")),
 }
 """All kinds of spaces with exact tables."""
 

@@ -127,12 +127,6 @@ TABLE_VARIANTS: Variants = {
 }
 """The compared tuners on exact tables, in the same format."""
 
-MEASURED = (
-    *("random", "autotvm", "release", "chameleon", "adatune", "dcoc", "anole cold", "SA+diverse batch 16"),
-    *("anole cold, ends early", "dcoc batch 16", "chameleon not learning", "dcoc not learning"),
-    *("perfect+greedy batch 16", "by merit", "descent"),
-)
-"""The compared variants in small measured spaces."""
 OF_ALL = ("perfect+greedy", "perfect+greedy batch 16")
 """Variants that score all configs of a space, which takes too long in a large one."""
 WITHOUT_MERIT = tuple(name for name in TABLE_VARIANTS if name not in (*OF_ALL, "by merit", "release not learning"))

@@ -109,14 +109,6 @@ def test_a_run_ends_at_the_optimum_which_counts_at_later_checkpoints():
     assert {float(row[f"gap_at_{n}"]) for n in CHECKPOINTS if n >= int(row["trials"])} == {0.0}
 
 
-@pytest.mark.parametrize("variant", ["dcoc batch 16", "descent"])
-def test_searches_run_on_measured_spaces(variant, monkeypatch):
-    monkeypatch.setattr(exact, "TRIALS", 48)
-    (row,) = exact.run(("convolution_rtx_2080_ti", "measured", variant, "0", "any"))
-    assert float(row["gap_at_end"]) <= float(row["gap_at_16"])
-    assert int(row["trials"]) == 48 or float(row["gap_at_end"]) == 0
-
-
 def test_spaces_of_others_are_read_from_a_folder(tmp_path, monkeypatch):
     """The cost is 1 + |a - b|, and a config with a = 0 fails."""
     monkeypatch.setattr(exact, "TRIALS", 40)

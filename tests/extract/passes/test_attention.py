@@ -74,6 +74,7 @@ FUSED = {
         "6x 9x12x9x12 +1",
     ),
     "transposed values": ("return (q @ k.mT).softmax(3) @ x.reshape(3, 2, 12, 9).mT", "6x 9x12x9x12"),
+    "values first": ("return q.mT @ (k @ v.mT / 2).softmax(-1).mT", "6x 9x12x9x12"),
     "shared keys": ("return (q @ k[0, 0].mT).softmax(-1) @ v[0, 0]", "6x 9x12x9x12"),
 }
 """The forward method's body, and the label of the only attention."""

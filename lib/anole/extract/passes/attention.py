@@ -58,7 +58,8 @@ def fuse_attention(module: tvm.IRModule) -> tuple[tvm.IRModule, list[relax.Var]]
                 last, reader = reader, readers.get(reader) if uses[reader] == 1 else None
         if operator_of(values.get(reader)) == "relax.permute_dims":
             batch = [_shape(last)[axis] for axis in axes[:-2]]
-            order = [axes.index(axis) for axis in permuted_axes(values[reader]) if axis in axes]
+            order = _result_axes(len(axes), parts.axes[-1] < parts.axes[-2])
+            order = [order[axes.index(axis)] for axis in permuted_axes(values[reader]) if axis in axes]
             found[reader] = replace(parts, batch=batch, axes=order)
         else:
             found[variable] = parts
@@ -69,6 +70,12 @@ def fuse_attention(module: tvm.IRModule) -> tuple[tvm.IRModule, list[relax.Var]]
         attention = found
 
     return rewrite(module, mutator(Fuser)), [parts.scores for parts in found.values()]
+
+
+def _result_axes(rank: int, is_swapped: bool) -> list[int]:
+    """Return the axes of a product of scores and values; those of rows and columns are swapped in values x scores."""
+    *batch, row, column = range(rank)
+    return [*batch, column, row] if is_swapped else [*batch, row, column]
 
 
 @dataclass(frozen=True)
@@ -119,7 +126,12 @@ class _Matcher:
         if not _is_product(product):
             return None
         shares, values = operands_of(product)
+        is_transposed = is_transposed_product(product)
         softmax, is_masked = self._softmax(self._unshaped(shares))
+        is_swapped = softmax is None and is_transposed
+        if is_swapped:
+            shares, values = values, shares
+            softmax, is_masked = self._softmax(self._unshaped(shares))
         if softmax is None or _shape(softmax)[-2:] != _shape(shares)[-2:]:
             return None
         scale, factors, addends = 1.0, [], []
@@ -136,7 +148,7 @@ class _Matcher:
             scale *= step.scale
             variable = self._unshaped(step.operand)
             scores = self._read(variable)
-        outer, axes, is_transposed = _shape(product)[:-2], range(len(product.ty.shape)), is_transposed_product(product)
+        outer, axes = _shape(product)[:-2], _result_axes(len(product.ty.shape), is_swapped)
         scaled = scale, tuple(factors), tuple(addends)
         parts = _Parts(variable, values, is_transposed, outer, outer, axes, is_masked, *scaled)
         return parts if self._is_supported(parts) else None
