@@ -101,6 +101,6 @@ def test_views_are_read_in_place(views: Any, axes: list[int]) -> None:
     queries, keys, values, addend = (
         apply_to_array(array, steps).astype(np.float64) for array, (_, steps) in zip(arrays, views, strict=True)
     )
-    shares = np.exp(queries @ keys.swapaxes(2, 3) + addend)
-    expected = (shares / shares.sum(-1, keepdims=True)) @ values
+    exponentials = np.exp(queries @ keys.swapaxes(2, 3) + addend)
+    expected = (exponentials / exponentials.sum(-1, keepdims=True)) @ values
     np.testing.assert_allclose(found, expected.transpose(axes), rtol=1e-4, atol=1e-5)

@@ -82,7 +82,7 @@ FUSED = {
 
 SEPARATE = {
     "scores are an output": "s = q @ k.mT; return s, s.softmax(-1) @ v",
-    "shares are an output": "s = (q @ k.mT).softmax(-1); return s, s @ v",
+    "probabilities are an output": "s = (q @ k.mT).softmax(-1); return s, s @ v",
     "softmax over queries": "return (q @ k.mT).softmax(-2) @ v",
     "no softmax": "return (q @ k.mT).sigmoid() @ v",
     "a factor for each query": "return (q @ k.mT * self.bias[:, :, :1]).softmax(-1) @ v",

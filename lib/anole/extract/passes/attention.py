@@ -125,14 +125,14 @@ class _Matcher:
         """Return the parts of the attention that ends with a product, or None."""
         if not _is_product(product):
             return None
-        shares, values = operands_of(product)
+        probabilities, values = operands_of(product)
         is_transposed = is_transposed_product(product)
-        softmax, is_masked = self._softmax(self._unshaped(shares))
+        softmax, is_masked = self._softmax(self._unshaped(probabilities))
         is_swapped = softmax is None and is_transposed
         if is_swapped:
-            shares, values = values, shares
-            softmax, is_masked = self._softmax(self._unshaped(shares))
-        if softmax is None or _shape(softmax)[-2:] != _shape(shares)[-2:]:
+            probabilities, values = values, probabilities
+            softmax, is_masked = self._softmax(self._unshaped(probabilities))
+        if softmax is None or _shape(softmax)[-2:] != _shape(probabilities)[-2:]:
             return None
         scale, factors, addends = 1.0, [], []
         variable = self._unshaped(softmax.args[0])
@@ -168,15 +168,15 @@ class _Matcher:
             and prod(parts.batch) == prod(_shape(scores)[:-2])
         )
 
-    def _softmax(self, shares: ir.Expr) -> tuple[Any, bool]:
+    def _softmax(self, probabilities: ir.Expr) -> tuple[Any, bool]:
         """Return the softmax of an operand, and whether rows whose scores are all minus infinity become zeros."""
-        call: Any = self._read(shares)
+        call: Any = self._read(probabilities)
         if operator_of(call) == "relax.nn.softmax":
             return (call if _is_over_last_axis(call) else None), False
         if operator_of(call) != "relax.where":
             return None, False
-        condition, zeros, shares = call.args
-        softmax: Any = self._read(shares, 2)
+        condition, zeros, probabilities = call.args
+        softmax: Any = self._read(probabilities, 2)
         is_zero = operator_of(self.values.get(zeros)) == "relax.full_like" and value_of(self.values[zeros].args[1]) == 0
         if operator_of(softmax) != "relax.nn.softmax" or not _is_over_last_axis(softmax) or not is_zero:
             return None, False

@@ -143,8 +143,8 @@ def anchor(workload: Workload, data: AnyArray, weight: AnyArray, *more: AnyArray
     if isinstance(workload, Attention):
         values, *addends = more
         scores = sum(addends, data @ weight.swapaxes(1, 2))
-        shares = np.exp(scores - scores.max(-1, keepdims=True))
-        return np.asarray(shares @ values / shares.sum(-1, keepdims=True))
+        exponentials = np.exp(scores - scores.max(-1, keepdims=True))
+        return np.asarray(exponentials @ values / exponentials.sum(-1, keepdims=True))
     if isinstance(workload, BatchMatmul) and workload.transpose_right:
         return np.asarray(data @ weight.swapaxes(1, 2))
     return np.asarray(data @ weight)

@@ -24,7 +24,7 @@ from anole.targets.shared.templates import UnpackedTemplate
 from anole.task import Attention
 
 _COPIES = ("keys", "values")
-_SCORES = ("queries", "products", "scores", "lane_maxima", "maxima", "shares", "lane_sums", "sums", "inverses")
+_SCORES = ("queries", "products", "scores", "lane_maxima", "maxima", "exponentials", "lane_sums", "sums", "reciprocals")
 _STAGES = (*_COPIES, *_SCORES, "attention")
 
 _MAX = te.comm_reducer(lambda a, b: tirx.max(a, b), lambda _: const(-inf), name="max")
@@ -47,10 +47,10 @@ class AttentionTemplate(UnpackedTemplate):
         """Return (batch, rows, columns) of queries, keys, values and addends."""
         w, (values, *addends) = workload, more
         stages = _Stages(w, prod(config["tile_y"]), self.unit.lanes * config["panel_vectors"], data, packed, values)
-        shares, inverses = stages.softmax(stages.scores(addends))
-        result = stages.result(shares)
+        exponentials, reciprocals = stages.softmax(stages.scores(addends))
+        result = stages.result(exponentials)
         return te.compute(
-            (w.batch, w.rows, w.columns), lambda b, y, x: result[b, y, x] * inverses[b, y], name="attention_out"
+            (w.batch, w.rows, w.columns), lambda b, y, x: result[b, y, x] * reciprocals[b, y], name="attention_out"
         )
 
     def schedule(self, func: tirx.PrimFunc, workload: Attention, config: Config) -> tirx.PrimFunc:
@@ -111,19 +111,19 @@ class _Stages:
         return te.compute(products.shape, score, name="scores")
 
     def softmax(self, scores: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
-        """Return the exponentials of scores minus their row's maximum, and the inverses of the exponentials' sums."""
+        """Return the exponentials of scores minus their row's maximum, and the reciprocals of their sums."""
         maxima = self._reduce(scores, _MAX, "maxima")
 
         def unless_empty(at: Any, value: Any) -> Any:
             return tirx.Select(maxima[at] == const(-inf), const(0), value) if self._w.masked else value
 
-        def share(b: Any, y: Any, x: Any) -> Any:
+        def exponential(b: Any, y: Any, x: Any) -> Any:
             return bound(scores[b, y, x] - unless_empty((b, y), maxima[b, y]), exp_nonpositive)
 
-        shares = te.compute(scores.shape, share, name="shares")
-        sums = self._reduce(shares, te.sum, "sums")
-        inverses = te.compute(sums.shape, lambda *at: unless_empty(at, const(1) / sums[at]), name="inverses")
-        return shares, inverses
+        exponentials = te.compute(scores.shape, exponential, name="exponentials")
+        sums = self._reduce(exponentials, te.sum, "sums")
+        reciprocals = te.compute(sums.shape, lambda *at: unless_empty(at, const(1) / sums[at]), name="reciprocals")
+        return exponentials, reciprocals
 
     def _reduce(self, scores: te.Tensor, reducer: Any, name: str) -> te.Tensor:
         """Reduce rows of scores, first all panels lane by lane, then the lanes."""
@@ -135,13 +135,13 @@ class _Stages:
         )
         return te.compute(scores.shape[:2], lambda b, y: reducer(lanes[b, y, at], axis=at), name=name)
 
-    def result(self, shares: te.Tensor) -> te.Tensor:
-        """Return the products of shares and values, (batch, rows, columns)."""
+    def result(self, exponentials: te.Tensor) -> te.Tensor:
+        """Return the products of exponentials and values, (batch, rows, columns)."""
         w, panel = self._w, self._panel
         k = te.reduce_axis((0, w.keys), "k")
         return te.compute(
             (w.batch, self._rows, self._values.shape[1] * panel),
-            lambda b, y, x: te.sum(shares[b, y, k] * self._values[b, x // panel, k, x % panel], axis=k),
+            lambda b, y, x: te.sum(exponentials[b, y, k] * self._values[b, x // panel, k, x % panel], axis=k),
             name="attention",
             attrs={ANCHOR: w.operator},
         )
@@ -162,10 +162,10 @@ class _Nest:
         sch = self.sch
         parallel, chunk, tile = self._arrange_output()
         self._multiply(sch.get_sblock("attention"), tile)
-        for name in ("inverses", "sums"):
+        for name in ("reciprocals", "sums"):
             self._compute_at(name, chunk)
         self._reduce("lane_sums", chunk)
-        sch.vectorize(sch.split(self._compute_at("shares", chunk)[-1], [None, self.lanes])[1])
+        sch.vectorize(sch.split(self._compute_at("exponentials", chunk)[-1], [None, self.lanes])[1])
         self._compute_at("maxima", chunk)
         self._reduce("lane_maxima", chunk)
         *_, row, column = self._compute_at("scores", chunk)
