@@ -38,7 +38,7 @@ def test_special_scores_match_torch(masked: bool, values: tuple[float, ...]) -> 
 
 def test_rows_are_rounded_up_to_good_tiles() -> None:
     assert [covered_rows(rows) for rows in (1, 6, 16, 17, 49, 64, 197, 1024)] == [1, 6, 16, 18, 49, 66, 198, 1026]
-    assert all(0 <= covered_rows(rows) - rows < 6 for rows in range(1, 300))
+    assert all(0 <= covered_rows(rows, parts) - rows < 6 * parts for rows in range(1, 300) for parts in (1, 2))
 
 
 @pytest.mark.parametrize(("unit", "accumulators"), [(AVX2, 12), (AVX512, 22)])

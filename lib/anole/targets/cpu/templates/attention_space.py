@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from anole.space import Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
-from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, FMA_LATENCY_HIDDEN, RegisterTiles, covering
+from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, RegisterTiles, covering
 from anole.task import Attention
 
 _MAX_ROWS_IN_REGISTERS, _BEST_ROWS = 16, 6
@@ -25,16 +26,14 @@ _OTHER_ROWS_COST = 1.08
 """Relative cost of register tiles of other than a multiple of 6 rows, on AVX2."""
 
 _PANEL_VECTORS = (1, 2, 3, 4)
-_SOFTMAX_CYCLES = 14.0
-"""Cycles per vector of scores of everything between the products."""
+_MIN_ACCUMULATORS = 10
+"""Accumulators below which multiply-adds wait for each other."""
 
-_BYTES_PER_CYCLE = 16.0
-"""Bandwidth of the second-level cache."""
+_SOFTMAX_CYCLES, _WAKING_CYCLES = 14.0, 20_000.0
+"""Cycles per vector of scores of everything between the products, and of waking other threads."""
 
-_MEMORY_COST = 3.0
-"""Cost of scores that exceed the cache, relative to scores in the cache."""
-
-_WAKING_CYCLES = 20_000.0
+_BYTES_PER_CYCLE, _MEMORY_COST = 16.0, 3.0
+"""Bandwidth of the second-level cache, and the cost of scores that exceed it, relative to scores in the cache."""
 
 
 @cache
@@ -45,20 +44,16 @@ def attention_space(unit: VectorUnit, threads: int, w: Attention) -> Space:
     of a panel, into which keys and values are packed.
     """
     tiles = _AttentionTiles(unit, threads, w)
-    knobs = [
-        split_knob(
-            "tile_y", covered_rows(w.rows), 4, lambda split: split[3] <= _MAX_ROWS_IN_REGISTERS, agent="spatial"
-        ),
-        option_knob("panel_vectors", _PANEL_VECTORS, agent="spatial"),
-    ]
+    splits = split_knob("tile_y", tiles.rows, 4, lambda split: split[3] <= _MAX_ROWS_IN_REGISTERS, agent="spatial")
+    knobs = [splits, option_knob("panel_vectors", _PANEL_VECTORS, agent="spatial")]
     return Space(knobs, tiles.constraints(tiles.enough_chunks), tiles.nest, merit=tiles.merit)
 
 
-def covered_rows(rows: int) -> int:
-    """Return the number of rows to compute: at least `rows`, and a multiple of a good register tile."""
-    candidates = range(rows, rows + _BEST_ROWS)
-    good = [n for n in candidates if covering(n) == n]
-    return min(good, key=lambda n: n * (1 if n % _BEST_ROWS == 0 else _OTHER_ROWS_COST))
+def covered_rows(rows: int, parts: int = 1) -> int:
+    """Return the number of rows to compute: at least `rows`, and a multiple of a good register tile in each part."""
+    best = _BEST_ROWS * parts
+    good = [n for n in range(rows, rows + best) if covering(n) == n]
+    return min(good, key=lambda n: n * (1 if n % best == 0 else _OTHER_ROWS_COST))
 
 
 @dataclass(frozen=True)
@@ -66,6 +61,11 @@ class _AttentionTiles(RegisterTiles):
     """Register tiles of both products: rows, and vectors of keys or of columns."""
 
     w: Attention
+
+    @property
+    def rows(self) -> int:
+        """Number of rows to compute, for threads that share rows if they cannot share the batch evenly."""
+        return covered_rows(self.w.rows, self.threads // gcd(self.w.batch, self.threads))
 
     def vectors(self, columns: Columns) -> NDArray[np.int64]:
         return np.asarray(columns["panel_vectors"])
@@ -78,7 +78,7 @@ class _AttentionTiles(RegisterTiles):
 
     def enough_chunks(self, _: Columns) -> int:
         """Return the number of chunks that keeps all threads busy, or the maximum if it is smaller."""
-        return min(self.threads, self.w.batch * covered_rows(self.w.rows) // _MAX_ROWS_IN_REGISTERS or 1)
+        return min(self.threads, self.w.batch * self.rows // _MAX_ROWS_IN_REGISTERS or 1)
 
     def merit(self, columns: Columns) -> NDArray[np.float64]:
         """Return the merit of configs, shape (n,): minus the logarithm of the estimated cycles."""
@@ -89,7 +89,7 @@ class _AttentionTiles(RegisterTiles):
         w, y, lanes = self.w, columns["tile_y"].astype(np.float64), self.unit.lanes
         rows, vectors = y[:, 3], columns["panel_vectors"]
         keys, values = (-(-extent // (vectors * lanes)) for extent in (w.keys, w.columns))
-        step = np.maximum(np.maximum(rows * vectors, FMA_LATENCY_HIDDEN), rows + vectors) / 2
+        step = np.maximum(np.maximum(rows * vectors, _MIN_ACCUMULATORS), rows + vectors) / 2
         step = step * (1 + self.broadcasting(columns))
         tiles = y[:, 1] * y[:, 2]
         products = tiles * step * (keys * w.inner + values * w.keys)
@@ -99,7 +99,7 @@ class _AttentionTiles(RegisterTiles):
         packed_bytes = FLOAT_BYTES * vectors * lanes * (keys * w.inner + values * w.keys)
         operands = packed_bytes * (2 + y[:, 1]) / _BYTES_PER_CYCLE
         chunks = self.chunks(columns)
-        waking = _WAKING_CYCLES * (chunks > 1) if self.threads > 1 else 0.0
+        waking = _WAKING_CYCLES * ((chunks > 1) & (self.threads > 1))
         return np.asarray(-(-chunks // self.threads) * (products + softmax + operands) + waking)
 
     def nest(self, columns: Columns) -> LoopNest:
@@ -118,7 +118,7 @@ class _AttentionTiles(RegisterTiles):
             Loop("x_vector", "x", self.unit.lanes, 8, Annotation.VECTORIZED),
         )
         width = keys * vectors * self.unit.lanes
-        queries = Buffer("queries", (w.batch, covered_rows(w.rows), w.inner), ({"b": 1}, {"y": 1}, {"k": 1}))
+        queries = Buffer("queries", (w.batch, self.rows, w.inner), ({"b": 1}, {"y": 1}, {"k": 1}))
         packed = Buffer("keys", (w.batch, w.inner, width), ({"b": 1}, {"k": 1}, {"x": 1}))
-        scores = Buffer("scores", (w.batch, covered_rows(w.rows), width), ({"b": 1}, {"y": 1}, {"x": 1}))
+        scores = Buffer("scores", (w.batch, self.rows, width), ({"b": 1}, {"y": 1}, {"x": 1}))
         return LoopNest(loops, (queries, packed, scores))
