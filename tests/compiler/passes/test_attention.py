@@ -24,14 +24,12 @@ from ...targets.cpu.templates.cases import tries
 SHAPES = [(2, 3, 4, 5), (2, 3, 6, 5), (2, 3, 6, 4), (2, 3, 4, 6)]
 """The shapes of queries, keys, values and an addend."""
 
-Step = tuple[str, Any]
-
 
 @st.composite
-def chains(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[list[int], list[Step]]:
+def chains(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[list[int], list[tuple[str, Any]]]:
     """Return the shape of a source, and steps that make a view of another shape of it."""
     first = draw(st.lists(st.sampled_from([1, 2, 3, 4]), min_size=2, max_size=4))
-    steps, current = list[Step](), first
+    steps, current = list[tuple[str, Any]](), first
     for kind in draw(st.lists(st.sampled_from(["permute", "reshape", "slice", "broadcast", "scale"]), max_size=4)):
         if kind == "permute":
             steps.append((kind, axes := draw(st.permutations(range(len(current))))))
@@ -55,7 +53,7 @@ def chains(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[list[int], list[Ste
     return first, [*steps, ("reshape", [copies * prod(current)]), ("slice", (0, 0, prod(shape), 1)), ("reshape", shape)]
 
 
-def apply_to_array(array: np.ndarray, steps: list[Step]) -> np.ndarray:
+def apply_to_array(array: np.ndarray, steps: list[tuple[str, Any]]) -> np.ndarray:
     for kind, how in steps:
         if kind == "slice":
             axis, begin, end, stride = how
@@ -66,7 +64,7 @@ def apply_to_array(array: np.ndarray, steps: list[Step]) -> np.ndarray:
     return array
 
 
-def apply_to_expr(builder: relax.BlockBuilder, expr: ir.Expr, steps: list[Step]) -> ir.Expr:
+def apply_to_expr(builder: relax.BlockBuilder, expr: ir.Expr, steps: list[tuple[str, Any]]) -> ir.Expr:
     for kind, how in steps:
         if kind == "slice":
             axis, begin, end, stride = how

@@ -41,6 +41,8 @@ MAX_ACCUMULATORS = 128
 
 
 def accumulators(config: Config) -> int:
+    if "panel_vectors" in config:
+        return int(config["panel_vectors"] * config["tile_y"][3])
     panel = config["tile_f" if "tile_f" in config else "tile_x"][2]
     columns = config["tile_x"][1] if "tile_f" in config else 1
     return int(panel // OPEN.unit.lanes_of(panel) * config["tile_y"][2] * columns)
