@@ -20,6 +20,9 @@ Bits = Literal[4, 8]
 Padding = Annotated[int, Range(0, 2**31 - 1)]
 """The padding on one side of an image."""
 
+MAX_ADDENDS = 8
+"""Maximum number of tensors that are added to the scores of attention."""
+
 _WEIGHT_DTYPES, _ACCUMULATOR_DTYPES = {"uint8": "int8"}, {"bfloat16": "float32", "uint8": "int32"}
 
 
@@ -219,7 +222,7 @@ class Attention:
     keys: Size
     inner: Size
     columns: Size
-    addends: Annotated[int, Range(0, 8)] = 0
+    addends: Annotated[int, Range(0, MAX_ADDENDS)] = 0
     masked: bool = False
     dtype: str = "float32"
 

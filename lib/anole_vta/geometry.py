@@ -182,9 +182,8 @@ DEFAULT = Geometry()
 def vta_config(geometry: Geometry) -> dict[str, Any]:
     """Return the content of VTA's own description, ``vta_config.json``.
 
-    It has binary logarithms of sizes in bytes and of widths in bits.
-    VTA has one block size for input and output channels (``LOG_BLOCK``); VTA++ has one for each, and the width of its
-    memory bus. The queues, and the bus of VTA, are not part of the file.
+    It has binary logarithms of sizes in bytes and of widths in bits. VTA has one block size for input and output
+    channels (``LOG_BLOCK``); VTA++ has one for each, and the width of its memory bus. Queues and VTA's bus are omitted.
     """
     blocks = {"LOG_BLOCK_IN": _log2(geometry.block_in), "LOG_BLOCK_OUT": _log2(geometry.block_out)}
     if geometry.variant == "vta" and geometry.block_in == geometry.block_out:

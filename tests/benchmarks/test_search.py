@@ -128,6 +128,9 @@ def test_spaces_of_others_are_read_from_a_folder(tmp_path, monkeypatch):
     assert {job[0] for job in jobs} == {"toy-any"} and {job[2] for job in jobs} >= {"dcoc", "chameleon as published"}
     (row,) = exact.run(("toy-any", "gpu", "descent", "0", "any"))
     assert float(row["gap_at_end"]) == 0 and int(row["failed"]) < int(row["trials"]) <= 40
+    (row,) = exact.run(("toy-any", "gpu", "dcoc batch 16", "0", "any"))
+    end = float(row["gap_at_end"])
+    assert end <= float(row["gap_at_16"]) and (end == 0 or int(row["trials"]) == 40)
 
 
 def test_evaluators_see_recorded_runs_one_by_one():

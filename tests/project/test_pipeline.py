@@ -164,18 +164,7 @@ def test_versions_cover_extraction_and_all_templates(pipeline: Pipeline) -> None
         "conv2d",
         *(f"conv2d.{kind}" for kind in ("depthwise", "gap", "grouped", "idle", "prefetch", "surplus", "winograd")),
     ]
-    others = {
-        "extract",
-        "attention",
-        "batch_matmul",
-        "cover",
-        "dense",
-        "dense.prefetch",
-        "sharing",
-        "tiles",
-        "weights",
-        "words",
-    }
+    others = set("extract attention batch_matmul cover dense dense.prefetch sharing tiles weights words".split())
     assert set(extract_versions(pipeline.descriptions["cpu"])) == others.union(conv2d)
     assert set(extract_versions(describe_vta())) == {"extract", "conv2d", "dense"}
 

@@ -12,10 +12,12 @@ from anole.extract.torch import example_inputs, make_network, run_network
 from anole.ir.mutators import bindings, operator_of
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
+from anole.task import BatchMatmul
 from anole_cuda.settings import describe_cuda
 from kit.cases import compute
 
 from ..conftest import Write
+from .building import assert_same_as_torch
 
 CPU = get_target(describe_cpu(threads=1))
 
@@ -45,6 +47,7 @@ def source(body: str) -> str:
 
 FUSED = {
     "operator": ("return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(3, 9, 24)", "6x 9x12x9x12"),
+    "mask": ("return F.scaled_dot_product_attention(q, k, v, self.holed[4:5])", "6x 9x12x9x12 +1 masked"),
     "causal": ("return F.scaled_dot_product_attention(q, k, v, is_causal=True)", "6x 9x12x9x12 +1"),
     "rows without a key": ("return F.scaled_dot_product_attention(q, k, v, self.holed)", "6x 9x12x9x12 +1 masked"),
     "grouped queries": (
@@ -115,6 +118,15 @@ def test_every_spelling_is_one_layer(write: Write, name: str) -> None:
 def test_other_products_stay_separate(write: Write, name: str) -> None:
     labels = compile_and_check(write(source(SEPARATE[name]), 3, 9, 24))
     assert [label.partition(" ")[0] for label in labels] == ["batch_matmul"] * 2
+
+
+@pytest.mark.examples(1)
+@pytest.mark.parametrize("name", ["operator", "mask", "scale", "causal", "rows without a key", "grouped queries"])
+def test_attention_is_two_products_on_other_targets(write: Write, name: str) -> None:
+    model = write(source(FUSED[name][0]), 3, 9, 24)
+    products = [layer.workload for layer in find_layers(load_model(model)) if layer.workload.operator != "dense"]
+    assert products == [BatchMatmul(6, 9, 12, 9, transpose_right=True), BatchMatmul(6, 9, 9, 12)]
+    assert_same_as_torch(model)
 
 
 def test_layers_keep_their_names(write: Write) -> None:

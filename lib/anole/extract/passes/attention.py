@@ -15,6 +15,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from anole.ir.mutators import bindings, operator_of, permuted_axes, read_counts, rewrite, value_of
 from anole.ir.normalize_products import is_transposed_product, operands_of
 from anole.ir.symbols import all_static, is_static
+from anole.task import MAX_ADDENDS
 
 ATTENTION = "anole.attention"
 """The operator, with queries, keys, values, the order of the result's axes, whether rows are masked, and addends.
@@ -49,7 +50,7 @@ def fuse_attention(module: tvm.IRModule) -> tuple[tvm.IRModule, list[relax.Var]]
         parts = _Matcher(values, uses).match(value)
         if parts is None:
             continue
-        # The axes of the result without those of extent 1 that a reshape inserts, as for torch's einsum.
+        # A reshape may insert axes of extent 1, as torch's einsum does; they are dropped.
         last, axes = variable, list(parts.axes)
         reader = readers.get(variable) if uses[variable] == 1 else None
         if operator_of(values.get(reader)) == "relax.reshape":
@@ -73,7 +74,7 @@ def fuse_attention(module: tvm.IRModule) -> tuple[tvm.IRModule, list[relax.Var]]
 
 
 def _result_axes(rank: int, is_swapped: bool) -> list[int]:
-    """Return the axes of a product of scores and values; those of rows and columns are swapped in values x scores."""
+    """Return the axes (*batch, rows, columns) of scores x values, or (*batch, columns, rows) of values x scores."""
     *batch, row, column = range(rank)
     return [*batch, column, row] if is_swapped else [*batch, row, column]
 
@@ -125,8 +126,7 @@ class _Matcher:
         """Return the parts of the attention that ends with a product, or None."""
         if not _is_product(product):
             return None
-        probabilities, values = operands_of(product)
-        is_transposed = is_transposed_product(product)
+        (probabilities, values), is_transposed = operands_of(product), is_transposed_product(product)
         softmax, is_masked = self._softmax(self._unshaped(probabilities))
         is_swapped = softmax is None and is_transposed
         if is_swapped:
@@ -166,6 +166,7 @@ class _Matcher:
             and max(ranks[:2]) == ranks[0]
             and ranks[2] <= len(parts.outer) + 2
             and prod(parts.batch) == prod(_shape(scores)[:-2])
+            and len(parts.addends) <= MAX_ADDENDS
         )
 
     def _softmax(self, probabilities: ir.Expr) -> tuple[Any, bool]:
@@ -269,9 +270,8 @@ class _Fuser(PyExprMutator):  # type: ignore[misc]
         values = self._transpose(values) if parts.is_transposed else values
         batch = _shape(product)[:-2]
         for factor, outer in parts.factors:
-            queries = self.builder_.emit(
-                relax.op.multiply(queries, self._batched(self.visit_expr(factor), outer, batch))
-            )
+            each = self._batched(self.visit_expr(factor), outer, batch)
+            queries = self.builder_.emit(relax.op.multiply(queries, each))
         queries = self._batched(self._scaled(queries, parts.scale), batch, parts.batch)
         keys = self._batched(keys, batch, parts.batch)
         values = self._batched(values, parts.outer, parts.batch)

@@ -18,18 +18,16 @@ from anole.task import Attention
 from ....extract.passes.building import random_array
 from .cases import AVX2, AVX512, PROCESSOR, Case
 
-ROWS, KEYS = 7, 11
-
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("values", [(-inf,), (-inf, 0.5), (torch.finfo(torch.float32).min,), (inf, 1.0), (nan, 0.0)])
 def test_special_scores_match_torch(masked: bool, values: tuple[float, ...]) -> None:
-    case = Case(Attention(2, ROWS, KEYS, 5, 9, addends=1, masked=masked))
-    query, key, value = (torch.from_numpy(random_array(2, *shape)) for shape in ((ROWS, 5), (KEYS, 5), (KEYS, 9)))
-    bias = torch.zeros(2, ROWS, KEYS)
-    bias[1, 3] = torch.tensor([*values, *values[-1:] * (KEYS - len(values))])
+    case = Case(Attention(2, 7, 11, 5, 9, addends=1, masked=masked))
+    query, key, value = (torch.from_numpy(random_array(2, *shape)) for shape in ((7, 5), (11, 5), (11, 9)))
+    bias = torch.zeros(2, 7, 11)
+    bias[1, 3] = torch.tensor([*values, *values[-1:] * (11 - len(values))])
     func = case.template.schedule(define(case.template, case.workload, case.config), case.workload, case.config)
-    found = tvm.runtime.tensor(np.zeros((2, ROWS, 9), np.float32))
+    found = tvm.runtime.tensor(np.zeros((2, 7, 9), np.float32))
     load(func, PROCESSOR)(*(tvm.runtime.tensor(each.numpy()) for each in (query, key, value, bias)), found)
     plain = (query @ key.mT + bias).softmax(-1) @ value
     expected = F.scaled_dot_product_attention(query, key, value, bias, scale=1.0) if masked else plain

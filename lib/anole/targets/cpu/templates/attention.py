@@ -49,9 +49,8 @@ class AttentionTemplate(UnpackedTemplate):
         stages = _Stages(w, prod(config["tile_y"]), self.unit.lanes * config["panel_vectors"], data, packed, values)
         exponentials, reciprocals = stages.softmax(stages.scores(addends))
         result = stages.result(exponentials)
-        return te.compute(
-            (w.batch, w.rows, w.columns), lambda b, y, x: result[b, y, x] * reciprocals[b, y], name="attention_out"
-        )
+        shape = (w.batch, w.rows, w.columns)
+        return te.compute(shape, lambda b, y, x: result[b, y, x] * reciprocals[b, y], name="attention_out")
 
     def schedule(self, func: tirx.PrimFunc, workload: Attention, config: Config) -> tirx.PrimFunc:
         """Schedule the function with the config's loop nest."""
@@ -71,9 +70,8 @@ class _Stages:
     ) -> None:
         self._w, self._rows, self._panel = w, rows, panel
         self._panels = -(-w.keys // panel)
-        self._queries = te.compute(
-            (w.batch, rows, w.inner), lambda b, y, k: queries[b, self._row(y), k], name="queries"
-        )
+        shape = (w.batch, rows, w.inner)
+        self._queries = te.compute(shape, lambda b, y, k: queries[b, self._row(y), k], name="queries")
         self._keys = self._pack("keys", w.keys, w.inner, lambda b, x, k: keys[b, x, k])
         self._values = self._pack("values", w.columns, w.keys, lambda b, x, k: values[b, k, x])
 

@@ -21,13 +21,11 @@ from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, RegisterTiles, covering
 from anole.task import Attention
 
-_MAX_ROWS_IN_REGISTERS, _BEST_ROWS = 16, 6
-_OTHER_ROWS_COST = 1.08
-"""Relative cost of register tiles of other than a multiple of 6 rows, on AVX2."""
+_MAX_ROWS_IN_REGISTERS, _BEST_ROWS, _OTHER_ROWS_COST = 16, 6, 1.08
+"""Rows of a register tile: their limit, the best number, and the relative cost of no multiple of it, on AVX2."""
 
-_PANEL_VECTORS = (1, 2, 3, 4)
-_MIN_ACCUMULATORS = 10
-"""Accumulators below which multiply-adds wait for each other."""
+_PANEL_VECTORS, _MIN_ACCUMULATORS = (1, 2, 3, 4), 10
+"""Vectors of a panel, and accumulators below which multiply-adds wait for each other."""
 
 _SOFTMAX_CYCLES, _WAKING_CYCLES = 14.0, 20_000.0
 """Cycles per vector of scores of everything between the products, and of waking other threads."""
