@@ -179,10 +179,11 @@ def test_functions_are_correct_for_other_machines(machine: Machine) -> None:
         check(function(definition, *shapes), machine)
 
 
-@given(st.integers(1, 3000), st.sampled_from([1, 2, 4, 8, 16]), st.integers(1, 4))
-def test_vector_width_fits(extent: int, lanes: int, wide: int) -> None:
-    width = even_width(extent, lanes * wide, lanes)
+@given(st.integers(1, 3000), st.sampled_from([1, 2, 4, 8, 16]), st.integers(1, 4), st.booleans())
+def test_vector_width_fits(extent: int, lanes: int, wide: int, powers_only: bool) -> None:
+    width = even_width(extent, lanes * wide, lanes, powers_only=powers_only)
     assert 1 <= width <= extent and width <= max(lanes * wide, lanes)
+    assert not powers_only or width == extent or (width & (width - 1)) == 0
 
 
 EXTENTS = st.sampled_from([1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 24, 31, 32, 40, 50, 64, 67])

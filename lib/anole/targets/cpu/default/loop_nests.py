@@ -64,7 +64,8 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, producers: Sequence
         if work >= MIN_PARALLEL_WORK:
             run_in_parallel(schedule, loops[:-1] or loops, machine)
         return
-    width = even_width(axes[position].extent, lanes * (N_ACCUMULATORS if producers else 1), lanes)
+    widest, conditional = lanes * (N_ACCUMULATORS if producers else 1), any(reduction.branches for reduction in reductions)
+    width = even_width(axes[position].extent, widest, lanes, powers_only=conditional)
     crossing = None if producers else _crossing(axes, position, lanes)
     outer, split_loop, vector = _tile(schedule, loops, position, width, crossing)
     has_tail = axes[position].extent % width != 0
@@ -161,10 +162,11 @@ def _join_axes(schedule: s_tir.Schedule, rv: SBlockRV) -> None:
     schedule.transform_block_layout(rv, tirx.IndexMap.from_func(flat, ndim=len(axes)))
 
 
-def even_width(extent: int, widest: int, lanes: int) -> int:
+def even_width(extent: int, widest: int, lanes: int, *, powers_only: bool = False) -> int:
     """Return the vector width that minimizes the steps over an extent.
 
-    A remainder, where the width does not divide the extent, is processed element by element, at twice the cost.
+    A remainder, where the width does not divide the extent, is processed element by element, at twice the cost. With
+    `powers_only`, the width is a power of two: between conditions, LLVM keeps other vectors as single elements.
     """
     if extent <= lanes:
         return extent
@@ -173,6 +175,8 @@ def even_width(extent: int, widest: int, lanes: int) -> int:
         return extent // width * -(-width // lanes) + 2 * (extent % width)
 
     widths = [width for width in range(4, min(widest, extent) + 1, 4) if width % lanes == 0 or extent % width == 0]
+    if powers_only:
+        widths = [width for width in widths if width.bit_count() == 1]
     return min(widths or [lanes], key=lambda width: (steps(width), extent % width != 0, -width))
 
 

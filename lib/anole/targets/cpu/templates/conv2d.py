@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import accumulate
 from math import prod
+from operator import mul
 
 from tvm import te, tirx
 
@@ -21,6 +23,9 @@ from anole.targets.shared import anchor
 from anole.task import Conv2d
 
 _LINE = CACHE_LINE_BYTES // FLOAT_BYTES
+
+_LINES_AT_ONCE = 64
+"""Number of cache lines that may be prefetched without waiting, to amortize the cost of an iteration's prefetches."""
 
 
 class Conv2dTemplate(ConvolutionTemplate):
@@ -49,15 +54,20 @@ class Conv2dTemplate(ConvolutionTemplate):
         tiled.arrange("pad", config["pad_at"], self.unit.lanes, self.unit.lanes)
         func = tiled.finish(inner, config["unroll_explicit"] * config["auto_unroll_max_step"])
         if config.get("prefetch"):
-            panel_loops = [*tiled.tiles[tile_order(config["tile_order"]).index(0) + 1 :], *outer, inner[0]]
-            panel = self.packed_shape(workload, config)[1:]
-            func = _prefetch_next(func, [sch.get(loop) for loop in panel_loops], prod(panel))
+            tiles = tiled.tiles[tile_order(config["tile_order"]).index(0) + 1 :]
+            loops = [sch.get(loop) for loop in (*tiles, *outer, inner[0])]
+            func = _prefetch_next(func, loops, len(tiles), prod(self.packed_shape(workload, config)[1:]))
         return skip_padding_steps(func, sch.get(inner[0]), workload) if has_skipped_steps(workload, config) else func
 
 
-def _prefetch_next(func: tirx.PrimFunc, loops: Sequence[tirx.For], weights: int) -> tirx.PrimFunc:
-    """Prefetch the next panel of weights while the nest reads the current one, a share per iteration."""
-    lines, iterations = -(-weights // _LINE), prod(int(loop.extent) for loop in loops)
+def _prefetch_next(func: tirx.PrimFunc, loops: Sequence[tirx.For], n_tiles: int, weights: int) -> tirx.PrimFunc:
+    """Prefetch the next panel of weights while the nest reads the current one, a share per iteration.
+
+    The share is prefetched in the outermost loop inside the first `n_tiles` loops in which it is small.
+    """
+    lines, counts = -(-weights // _LINE), list(accumulate((int(loop.extent) for loop in loops), mul))
+    depth = next((at for at in range(n_tiles, len(loops)) if counts[at] * _LINES_AT_ONCE >= lines), len(loops) - 1)
+    loops, iterations = loops[: depth + 1], counts[depth]
     iteration = reduce(lambda outer, loop: outer * loop.extent + loop.loop_var, loops, tirx.IntImm("int64", 0))
     begin, zero = iteration * lines // iterations * _LINE, tirx.IntImm("int64", 0)
     return nest.prefetch(

@@ -37,6 +37,10 @@ the kernel's rows and columns; with pixels whose lines conflict in the cache; wi
 conditions and broadcasts; with many accumulators and padding conditions that an outer loop over the kernel's columns
 evaluates repeatedly."""
 
+_FILTERS_INSIDE_COST, _TAPS_COST = 0.06, 0.04
+"""The same with broadcasts: with filters as the innermost tiles; with both or none of the kernel's rows and columns in
+inner loops. Fitted to 390 configs of 14 convolutions on AVX2."""
+
 _PIXELS_THAT_HIDE_LOADS = 5
 _NEAR_LINE_COST, _SHARED_LINE_COST, _MEMORY_LINE_COST = 0.55, 0.76, 2.0
 _NOT_PREFETCHED_COST, _PADDED_LINE_COST = 3.8, 3.4
@@ -138,10 +142,18 @@ class DirectTiles(ConvolutionTiles):
             + _MANY_ACCUMULATORS_COST * (has_many & (max(w.kernel) > 1))
             + _CONFLICT_COST * (self._lines_in_set(columns) > _WAYS)
             + self.broadcasting(columns)
+            + self._order_cost(columns)
             + (condition + _REPEATED_CONDITION_COST * is_repeated) * (columns["pad_at"] == "inline")
         )
         computed = vector_products / 2 * (np.maximum(1.0, 1 / vectors + 1 / pixels) + extra_cost)
         return np.asarray(computed * active_share(w, columns) if skips(w) else computed)
+
+    def _order_cost(self, columns: Columns) -> NDArray[np.float64]:
+        """Estimate the additional cost of a multiply-add in some orders of loops, shape (n,)."""
+        rows_inside, columns_inside = (columns[f"tile_{name}"][:, 1] > 1 for name in ("ry", "rx"))
+        is_uneven = (rows_inside == columns_inside) & (min(self.w.kernel) > 1)
+        cost = _FILTERS_INSIDE_COST * (columns["tile_order"] == "yxf") + _TAPS_COST * is_uneven
+        return np.asarray(0.0 * cost if self.unit.multiplies_scalars else cost)
 
     def _load_cost(self, columns: Columns) -> NDArray[np.float64]:
         """Estimate the cost of repeated loads into the caches, shape (n,), times the values per cache line."""

@@ -29,6 +29,9 @@ REGISTER_ORDERS = tuple("".join(order) for order in permutations("fpr"))
 _MAX_BLENDED_GROUPS = 2
 """Maximum number of groups per vector for which blending is as fast as shuffling, which unrolls the reduction."""
 
+_PART_LANES = 4
+"""Lanes of the 128-bit parts within which x86 shuffles a vector faster than it loads and blends values."""
+
 _MAX_SHUFFLED_VECTORS = 2
 """Maximum number of source registers of a shuffle instruction."""
 
@@ -66,11 +69,9 @@ class Bundle:
     @property
     def is_shuffled(self) -> bool:
         """Whether vectors read all channels of their groups together, which covers all steps of the reduction."""
-        groups = [len(set(self.groups_of(vector))) for vector in range(self.vectors)]
-        return (
-            max(groups) > _MAX_BLENDED_GROUPS
-            and max(groups) * self.group_channels <= _MAX_SHUFFLED_VECTORS * self.lanes
-        )
+        groups = max(len(set(self.groups_of(vector))) for vector in range(self.vectors))
+        is_faster = groups > _MAX_BLENDED_GROUPS or self.group_filters == self.group_channels == _PART_LANES
+        return is_faster and groups * self.group_channels <= _MAX_SHUFFLED_VECTORS * self.lanes
 
     def groups_of(self, vector: int) -> list[int]:
         """Return the group of each lane; lanes without a filter belong to the last group."""
@@ -123,10 +124,13 @@ class _GroupedTiles(ConvolutionTiles):
 
     def merit(self, columns: Columns) -> NDArray[np.float64]:
         """Return the merit of configs, shape (n,): register tiles of medium size, and even chunks."""
-        merit = -2.0 * np.abs(np.log2(self.accumulators(columns) / _BEST_ACCUMULATORS))
+        best_accumulators = min(_BEST_ACCUMULATORS, self.unit.registers // 2)
+        merit = -2.0 * np.abs(np.log2(self.accumulators(columns) / best_accumulators))
         merit += 0.5 * (columns["register_order"] == "pfr") + 1.0 * (columns["auto_unroll_max_step"] == 0)
         merit += 1.0 * (columns["pad_at"] == "parallel") + 1.0 * (columns["tile_order"] == "fyx")
         merit -= 0.5 * self.vectors(columns)
+        if best_accumulators < _BEST_ACCUMULATORS:
+            merit -= np.log2(columns["tile_y"][:, 2])  # only pixels of a row share data
         merit += evenness(self.chunks(columns), self.threads)
         return np.asarray(merit)
 

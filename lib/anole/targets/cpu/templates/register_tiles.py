@@ -85,7 +85,7 @@ class RegisterTiles(ABC):
         vectors, scalars = self.vectors(columns), self.multipliers(columns)
         if self.unit.multiplies_scalars:
             return np.zeros(len(vectors))
-        is_spilled = self.accumulators(columns) + vectors + scalars > self.unit.registers
+        is_spilled = self.accumulators(columns) + scalars > self.unit.registers
         single_vector_cost = (vectors == 1) * (_ONE_VECTOR_COST + _SPILLED_COST * is_spilled)
         return np.asarray(single_vector_cost + _MANY_VECTORS_COST * (vectors > 2))
 
