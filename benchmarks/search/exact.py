@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -91,6 +91,11 @@ SPACES: Mapping[str, SpaceKind] = {
     "gpu": Hub(tuple(name for name in (*WITHOUT_MERIT, *OF_ALL) if name != "autotvm, knobs alone"), ()),
 }
 """All kinds of spaces with exact tables."""
+
+
+def held_out(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows of layers with which no setting was chosen: all but those of the development split."""
+    return [row for row in rows if row["layer"] not in files("vta_open", "dev")]
 
 
 def claimed_variants() -> dict[str, set[str]]:

@@ -1,4 +1,4 @@
-"""Plot searches of exact tables over their trials, as SVG: the best cost of each tuner relative to the optimum.
+"""Plot searches of held-out tables over their trials, as SVG: the best cost of each tuner relative to the optimum.
 
 python -m benchmarks.search.picture docs/results/data/search/tables.csv.xz docs/results/data/search/searches.svg
 """
@@ -13,7 +13,7 @@ import numpy as np
 from anole.bench.picture import Point, draw, points_of
 from benchmarks.common.arguments import make_parser
 from benchmarks.common.rows import Row, read_rows
-from benchmarks.search.exact import CHECKPOINTS
+from benchmarks.search.exact import CHECKPOINTS, held_out
 
 TUNERS = {
     **{"random": "random", "anole cold": "Anole, nothing recorded before", "SA+greedy": "AutoTVM's parts"},
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("runs", type=Path)
     parser.add_argument("picture", type=Path)
     given = parser.parse_args()
-    draw(points(read_rows(given.runs)), given.picture)
+    draw(points(held_out(read_rows(given.runs))), given.picture)
 
 
 def points(rows: Iterable[Row]) -> list[Point]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from benchmarks.common.rows import Row, line
 from benchmarks.search.evidence import ALPHA, Effect, Rows, effect, holm, log_ratios
+from benchmarks.search.exact import held_out
 from benchmarks.search.figures import cost_at, whole_batches
 
 Data = Mapping[str, Rows]
@@ -162,9 +163,10 @@ def _versus_anole(data: Data, n_trials: int) -> str:
         cells[at] = f"{each.value:.2f}{interval} {verdict}".strip()
     lead = (
         f"Cost of each tuner's best config of {n_trials} trials, relative to `anole` without a warm start. Above 1, the"
-        " tuner is worse. Geometric means with Student's 95 % intervals over layers, for tuners with runs in at least"
-        f" two kinds of spaces. Verdicts are corrected for all {len(found)} comparisons, including controls that are"
-        " not listed; no verdict means undecided. Up to 64 trials, tuners with batches of 64 only sample at random."
+        " tuner is worse. Geometric means with Student's 95 % intervals over layers on which no setting was chosen, for"
+        " tuners with runs in at least two kinds of spaces. Verdicts are corrected for all"
+        f" {len(found)} comparisons, including controls that are not listed; no verdict means undecided. Up to 64"
+        " trials, tuners with batches of 64 only sample at random."
         if n_trials <= 64
         else f"The same after {n_trials} trials; verdicts are corrected for all {len(found)} comparisons."
     )
@@ -175,10 +177,10 @@ def _versus_anole(data: Data, n_trials: int) -> str:
 
 
 def _effects(data: Data, gap: str) -> dict[tuple[str, str], Effect]:
-    """Return the effects on a gap by variant and kind of space, for variants in several kinds."""
+    """Return the effects on a gap in held-out layers, by variant and kind of space, for variants in several kinds."""
     found: dict[tuple[str, str], Effect] = {}
     for space in _SPACES:
-        runs = data.get(f"tables/{space}", ())
+        runs = held_out(data.get(f"tables/{space}", ()))
         for variant in dict.fromkeys(row["variant"] for row in runs if row["variant"] != _OURS):
             mean = effect(log_ratios(runs, variant, _OURS, cost_at(gap)))
             if mean is not None and (mean.low is not None or mean.is_equal):
