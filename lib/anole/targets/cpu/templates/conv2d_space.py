@@ -59,9 +59,12 @@ def conv2d_prefetches(w: Conv2d) -> bool:
 def leaves_gaps(w: Conv2d) -> bool:
     """Whether a padded copy of the data has gaps of a cache line between pixels.
 
-    Without gaps, a row's pixels would be multiples of a way of the first-level cache apart and evict each other.
+    Without gaps, a row's pixels would be multiples of a way of the first-level cache apart and evict each other. Large
+    depthwise kernels read so many pixels of each channel that an eighth of a way suffices.
     """
-    return any(w.padding) and w.strides[1] * w.in_channels % (_WAY_BYTES // FLOAT_BYTES) == 0
+    is_large = w.groups == w.in_channels > 1 and max(w.kernel) > 3
+    period = _WAY_BYTES // FLOAT_BYTES // (8 if is_large else 1)
+    return any(w.padding) and w.strides[1] * w.in_channels % period == 0
 
 
 def covered_size(w: Conv2d) -> tuple[int, int]:

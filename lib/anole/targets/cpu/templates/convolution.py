@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from tvm import s_tir, tirx
 
 from anole.record import Config
-from anole.targets.cpu.device.vector_unit import VectorUnit
+from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
+from anole.targets.cpu.templates.conv2d_space import leaves_gaps
 from anole.targets.cpu.templates.convolution_tiles import tile_order
 from anole.targets.cpu.templates.nest import TiledNest
+from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
 from anole.targets.shared import anchor
 from anole.targets.shared.templates import pack_panels
 from anole.task import Conv2d
@@ -51,3 +53,10 @@ class ConvolutionTemplate:
         registers = [y_register, x_register, f_register]
         steps = config["tile_y"][2] * config["tile_x"][1] * vectors
         return TiledNest(sch, block, epilogue, [n, *chunks], tiles, reduction, registers, vector, steps)
+
+
+def leave_gaps(sch: s_tir.Schedule, w: Conv2d, config: Config) -> None:
+    """Place the pixels of a padded copy an odd number of cache lines apart, so that they use all sets of the cache."""
+    line = CACHE_LINE_BYTES // FLOAT_BYTES
+    if leaves_gaps(w) and config["pad_at"] != "inline":
+        sch.storage_align(sch.get_sblock("pad"), 0, axis=2, factor=2 * line, offset=line)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from math import gcd
+from math import gcd, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,12 @@ threads that wait as long as they work."""
 
 _ROWS_COST = 0.1
 """Cost of a factor of two in a tile's rows if registers are few, fitted to 640 configs of 8 layers on AVX2."""
+
+_LARGE_ACCUMULATORS, _LARGE_ACCUMULATORS_COST, _LARGE_VECTORS_COST, _LARGE_UNROLLED_COST = 7, 0.22, 0.04, 0.06
+_LARGE_INLINE_COST, _LARGE_INLINE_ROW_COST = 0.28, 0.06
+"""The same for kernels larger than 3x3: the best number of accumulators; cost of a factor of two from it, of twice the
+vectors, of twice the unrolled products, and of padding conditions, also if a tile has entire rows. Fitted to 670
+configs of 15 layers on AVX2."""
 
 _CHANNELS_LAST_COST, _FEW_CHANNELS_COST, _INLINE_COST = 0.07, 0.06, 0.13
 """Cost of visiting channels inside of pixels, of half of `_FEW_CHANNELS` in a chunk, and of padding conditions for
@@ -94,16 +100,33 @@ class _DepthwiseTiles(ConvolutionTiles):
 
     def merit(self, columns: Columns) -> NDArray[np.float64]:
         """Return the merit of configs, shape (n,): the negative logarithm of their time, up to a constant."""
-        w, chunks, accumulators = self.w, self.chunks(columns), self.accumulators(columns)
+        chunks, few_registers = self.chunks(columns), not self.unit.multiplies_scalars
+        is_large = few_registers and max(self.w.kernel) > 3
+        cost = self._large_kernel_cost(columns) if is_large else self._small_kernel_cost(columns)
+        cost += _UNEVEN_COST * np.log2(-(-chunks // self.threads) * self.threads / chunks)
+        cost += _ROWS_COST * np.log2(columns["tile_y"][:, 2]) if few_registers else 0.0
+        cost += waking(self.w, self.threads, chunks) if self.threads == 1 else 0.0
+        return np.asarray(-cost - self._split_cost(columns) - self._copy_cost(columns))
+
+    def _small_kernel_cost(self, columns: Columns) -> NDArray[np.float64]:
+        """Return the cost of register tiles and padding conditions, shape (n,)."""
+        accumulators = self.accumulators(columns)
         cost = _ACCUMULATORS_COST * np.abs(np.log2(accumulators / _BEST_ACCUMULATORS))
         cost += _SPILLED_COST * (accumulators > _MAX_ACCUMULATORS)
         cost += _PIXEL_COST * np.log2(self._pixels_read(columns))
-        cost += _UNEVEN_COST * np.log2(-(-chunks // self.threads) * self.threads / chunks)
-        cost += 0.0 if self.unit.multiplies_scalars else _ROWS_COST * np.log2(columns["tile_y"][:, 2])
-        cost += waking(self.w, self.threads, chunks) if self.threads == 1 else 0.0
         cost += _CHANNELS_LAST_COST * (columns["tile_order"] == "yxf")
-        cost += _INLINE_COST * (columns["pad_at"] == "inline") * np.log2(w.kernel[0] * w.kernel[1] / 9)
-        return np.asarray(-cost - self._split_cost(columns) - self._copy_cost(columns))
+        cost += _INLINE_COST * (columns["pad_at"] == "inline") * np.log2(prod(self.w.kernel) / 9)
+        return np.asarray(cost)
+
+    def _large_kernel_cost(self, columns: Columns) -> NDArray[np.float64]:
+        """Return the same for kernels larger than 3x3 if registers are few."""
+        accumulators = self.accumulators(columns)
+        cost = _LARGE_ACCUMULATORS_COST * np.abs(np.log2(accumulators / _LARGE_ACCUMULATORS))
+        cost += _LARGE_VECTORS_COST * np.log2(self.vectors(columns))
+        products = np.minimum(columns["auto_unroll_max_step"], accumulators * prod(self.w.kernel))
+        cost += _LARGE_UNROLLED_COST * np.log2(products)
+        inline_cost = np.where(columns["tile_x"][:, 0] == 1, _LARGE_INLINE_ROW_COST, _LARGE_INLINE_COST)
+        return np.asarray(cost + inline_cost * (columns["pad_at"] == "inline"))
 
     def _pixels_read(self, columns: Columns) -> NDArray[np.float64]:
         """Return the number of pixels that a register tile reads per pixel that it writes, shape (n,)."""

@@ -118,7 +118,7 @@ def program_parts(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> 
             "conv2d.prefetch": not depthwise and conv2d_prefetches(w),
             "cover": direct and covered_size(w) != (w.out_height, w.out_width),
             "conv2d.idle": direct and skips(w),
-            "conv2d.gap": direct and leaves_gaps(w),
+            "conv2d.gap": not bundled and leaves_gaps(w),
             "conv2d.winograd": allows_winograd(w, exact),
         }
     elif isinstance(w, Dense):
