@@ -111,6 +111,7 @@ papers: env  ## tune, compile and time all networks of the papers (examples/mode
 # Networks from ONNX and from torch have the same kernels; the roofline shows only the latter.
 bench-cpu: papers  ## compare the papers' networks with other engines, and their kernels with the roofline
 	uv pip install --quiet --group bench
+	uv pip install --quiet --group rivals --no-deps
 	PYTHONPATH=lib python -m benchmarks.networks.compare builds/* > docs/results/data/networks.csv
 	PYTHONPATH=lib python -m benchmarks.kernels.roofline kernels $$(ls -d builds/* | grep -v _onnx) > docs/results/data/kernels.csv
 	PYTHONPATH=lib python -m benchmarks.kernels.roofline picture docs/results/data/roofline.svg < docs/results/data/kernels.csv

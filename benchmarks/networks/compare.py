@@ -3,11 +3,11 @@
     python -m benchmarks.networks.compare builds/* > docs/results/data/networks.csv
     python -m benchmarks.networks.compare builds/* --rivals torch,torch.compile --rounds 10
 
-Baselines: ``onnxruntime``, ``openvino`` (if installed), ``torch`` (eager), ``torch.compile`` (max-autotune, with CUDA
-graphs on a GPU), and ``untuned``, the same network compiled with default configs. Other engines run in float32 without
-TF32, except for integer layers in the file itself, and for ``openvino.default``, whose precision OpenVINO chooses (see
-the column ``multiplies``). All have the same inputs and threads; an engine sleeps except during its turn. Each round
-gives a ratio of medians. The speedup is the median of these ratios, with their quartiles.
+Baselines: ``onnxruntime``, ``openvino`` and ``ncnn`` (if installed), ``torch`` (eager), ``torch.compile``
+(max-autotune, with CUDA graphs on a GPU), and ``untuned``, the same network compiled with default configs. Other
+engines run in float32 without TF32, except for integer layers in the file itself, and for ``openvino.default``, whose
+precision OpenVINO chooses (see the column ``multiplies``). All have the same inputs and threads; an engine sleeps
+except during its turn. The speedup is the median, with quartiles, of the ratios of medians in each round.
 """
 
 from __future__ import annotations

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 from importlib import metadata
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from anole.config.entries import ModelSpec
 from anole.documents.build import Build, read_build
-from anole.evaluate.comparison import timing_inputs
+from anole.errors import BuildError
+from anole.evaluate.comparison import relative_error, timing_inputs
+from anole.evaluate.correctness.check import MAX_RELATIVE_ERROR
 from anole.evaluate.engine_factories import onnx_file, start_reference
 from anole.evaluate.engines import Engine, build_engine, onnxruntime_engine, precision_of, torch_engine, torch_network
 from anole.targets import get_target
@@ -22,6 +27,7 @@ PACKAGES = {
     "onnxruntime": "onnxruntime",
     "openvino": "openvino",
     "openvino.default": "openvino",
+    "ncnn": "ncnn",
     "torch": "torch",
     "torch.compile": "torch",
     "untuned": "anole",
@@ -37,7 +43,7 @@ def version_of(engine: str) -> str:
 def start_engine(name: str, folder: Path, scratch: Path, threads: int | None = None) -> Engine:
     """Start the compiled build itself (`OWN`), or a baseline on the same inputs.
 
-    Baselines share files in the folder `scratch`. ONNX Runtime and OpenVINO default to the build's number of threads.
+    Baselines share files in the folder `scratch`. ONNX Runtime, OpenVINO and ncnn default to the build's threads.
     """
     build = read_build(folder)
     inputs = timing_inputs(build)
@@ -51,6 +57,8 @@ def start_engine(name: str, folder: Path, scratch: Path, threads: int | None = N
         case "openvino" | "openvino.default":
             precision = {"INFERENCE_PRECISION_HINT": "f32"} if name == "openvino" else {}
             return openvino_engine(onnx_file(model, inputs, scratch), inputs, threads or device.threads, precision)
+        case "ncnn":
+            return ncnn_engine(onnx_file(model, inputs, scratch), inputs, threads or device.threads)
         case "torch.compile":
             import torch
 
@@ -98,3 +106,43 @@ def openvino_engine(path: Path, inputs: list[NDArray[Any]], threads: int, precis
     hint = str(compiled.get_property("INFERENCE_PRECISION_HINT").to_string()).replace("f32", "float32")
     file_precision = precision_of(node.op_type for node in onnx.load(path, load_external_data=False).graph.node)
     return Engine("openvino", request.infer, outputs, precision=file_precision.replace("float32", hint))
+
+
+def ncnn_engine(path: Path, inputs: list[NDArray[Any]], threads: int) -> Engine:
+    """Return a float32 ncnn engine for a file; raise a `BuildError` if its outputs differ from ONNX Runtime's."""
+    import ncnn
+    import onnx
+
+    net = ncnn.Net()
+    net.opt.num_threads = threads
+    for option in dir(net.opt):
+        if option.startswith(("use_fp16_", "use_bf16_")):
+            setattr(net.opt, option, False)
+    with TemporaryDirectory() as folder:
+        # pnnx writes next to the model, and needs the weights in the same file or in the working directory.
+        onnx.save(onnx.load(path), f"{folder}/net.onnx")
+        pnnx = str(metadata.distribution("pnnx").locate_file("pnnx/pnnx"))
+        subprocess.run([pnnx, "net.onnx", "fp16=0"], cwd=folder, check=True, capture_output=True)
+        if net.load_param(f"{folder}/net.ncnn.param") or net.load_model(f"{folder}/net.ncnn.bin"):
+            raise BuildError("ncnn cannot load the network that pnnx converted")
+    arguments = [ncnn.Mat(array, batch_index=0).clone() for array in inputs]
+    # With one thread, ONNX Runtime has no thread pool, which would disturb ncnn.
+    expected = onnxruntime_engine(path, inputs, threads=1).compute()
+
+    def run() -> list[Any]:
+        extractor = net.create_extractor()
+        codes = [extractor.input(f"in{number}", argument) for number, argument in enumerate(arguments)]
+        results = [extractor.extract(f"out{number}") for number in range(len(expected))]
+        if any((*codes, *(code for code, _ in results))):
+            raise BuildError("ncnn cannot run the network that pnnx converted")
+        return [output for _, output in results]
+
+    def outputs(results: Any) -> list[NDArray[Any]]:
+        arrays = [np.array(output.numpy(batch_index=0)) for output in results]
+        # The product of two matrices has an additional axis in ncnn.
+        return [array.reshape(right.shape) for array, right in zip(arrays, expected, strict=True)]
+
+    engine = Engine("ncnn", run, outputs)
+    if (error := relative_error(engine.compute(), expected)) > MAX_RELATIVE_ERROR:
+        raise BuildError(f"the outputs of ncnn differ from those of ONNX Runtime by {error:.1e}")
+    return engine

@@ -20,6 +20,7 @@ MARKS = {
     "onnxruntime": ("o", "#56b4e9"),
     "openvino": ("s", "#0072b2"),
     "openvino.default": ("D", "#e69f00"),
+    "ncnn": ("v", "#009e73"),
     "torch.compile": ("^", "#d55e00"),
 }
 """The plotted baselines, with the shapes and colors of their marks, from Okabe and Ito's color-blind safe palette."""
@@ -52,7 +53,7 @@ def draw(networks: Sequence[Network], path: Path) -> None:
         axes.set_xlabel("latency of the other engine / latency of Anole (right of 1 Anole is faster)")
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, ncols=len(MARKS), loc="lower center", bbox_to_anchor=(0.5, 1.0))
+        axes.legend(frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
         figure.savefig(path, metadata={"Date": None})
 
 

@@ -19,6 +19,7 @@ RIVALS = {
     "onnxruntime": "ONNX Runtime",
     "openvino": "OpenVINO",
     "openvino.default": "OpenVINO in its default precision",
+    "ncnn": "ncnn",
     "torch": "torch eager",
     "torch.compile": "torch.compile",
     "untuned": "default configs",

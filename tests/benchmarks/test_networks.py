@@ -7,16 +7,20 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from anole.config.reading import parse_spec
 from anole.config.yaml_file import read_yaml
+from anole.errors import BuildError
 from anole.evaluate.correctness.check import MAX_RELATIVE_ERROR
+from anole.evaluate.engines import export_onnx, onnxruntime_engine
 from anole.merge.database import merge_files
 from anole.record import Measurement, Run, Status, Trial
 from anole.store.shard import Shard
 from anole.task import Dense, Task
 from benchmarks.networks import small
 from benchmarks.networks.compare import COLUMNS, effort
+from benchmarks.networks.engines import ncnn_engine
 from benchmarks.networks.picture import draw
 from benchmarks.networks.report import networks_of, report
 
@@ -34,6 +38,21 @@ def test_a_build_is_compared_with_the_rivals_that_start(benchmark: Benchmark) ->
         assert (row["tuning_s"], row["trials_measured"]) == ("", "")
     assert rows[0]["speedup"] == "1" and rows[1]["relative_error"] == "0"
     assert "elsewhere: was not compared: elsewhere/build.json: there is no such file" in said
+
+
+def test_ncnn_computes_the_outputs_of_torch_or_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ncnn", reason="ncnn is not installed (the group `rivals`)")
+    x, path = torch.randn(2, 3, 9, 10), tmp_path / "model.onnx"
+    network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(448, 5)).eval()
+    with torch.inference_mode():
+        expected = network(x)
+    export_onnx(network, (x,), path)
+    (output,) = ncnn_engine(path, [x.numpy()], threads=1).compute()
+    torch.testing.assert_close(torch.from_numpy(output), expected, rtol=1e-4, atol=1e-5)
+    reference = onnxruntime_engine(path, [2 * x.numpy()], threads=1)
+    monkeypatch.setattr("benchmarks.networks.engines.onnxruntime_engine", lambda *_, **__: reference)
+    with pytest.raises(BuildError, match="differ from those of ONNX Runtime"):
+        ncnn_engine(path, [x.numpy()], threads=1)
 
 
 CPU = {"kind": "cpu", "mcpu": "znver4", "threads": 2}
