@@ -152,6 +152,28 @@ def test_a_tuned_build_is_evaluated_on_own_samples(detailed):
     assert (errors.samples, errors.same_top_1) == (5, 5) and str(benchmark).endswith(str(errors))
 
 
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        ({"picture": torch.zeros(5, 1, 3, 9, 9)}, r"samples\.image: missing; found picture"),
+        (
+            {"image": torch.zeros(5, 3, 9, 9)},
+            r"\(5, 3, 9, 9\); needed is \(samples, 1, 3, 9, 9\)",
+        ),
+        ({"image": torch.zeros(0, 1, 3, 9, 9)}, r"samples\.image: found shape \(0, "),
+        ({"image": torch.zeros(5, 2, 3, 9, 9)}, r"samples\.image: found shape \(5, 2, "),
+    ],
+)
+def test_samples_that_do_not_fit_are_rejected_before_a_stage_runs(samples, message, tmp_path):
+    class Network(torch.nn.Module):
+        def forward(self, image):
+            return image.mean(1)
+
+    with pytest.raises(anole.AnoleError, match=message):
+        anole.compile(Network(), torch.zeros(1, 3, 9, 9), samples=samples, project=tmp_path, progress=False)
+    assert not (tmp_path / "builds").exists() and not list(tmp_path.glob("samples*"))
+
+
 @pytest.mark.guard
 def test_processes_may_use_a_project_at_the_same_time(tmp_path):
     code = f"""if True:

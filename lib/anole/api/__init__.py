@@ -67,7 +67,9 @@ def compile(
             source = of_text(str(model), dims or {})
         else:
             source = of_module(workspace.folder, model, args, kwargs or {}, dynamic_shapes or {})
-        entry = {**source.entry, **workspace.save_samples(samples)} if samples else source.entry
+        entry = dict(source.entry)
+        if samples:
+            entry |= workspace.save_samples(samples, entry.get("inputs", {}))
         build = workspace.add(source.name, entry, chosen, trials)
         return Compiled(workspace.run(layout.build_path(build), progress), source.call)
 

@@ -19,7 +19,7 @@ import yaml
 from anole.api.sources import digest
 from anole.config.source import model_files
 from anole.documents.log import failure_summary
-from anole.errors import AnoleError, BuildError, ExtractError, MeasureError, ProjectError
+from anole.errors import AnoleError, BuildError, ExtractError, MeasureError, ProjectError, SpecError
 from anole.files import make_folder, write_atomically
 from anole.host.lock import try_lock
 from anole.project.pipeline import Pipeline
@@ -91,8 +91,20 @@ class Workspace:
             raise
         return build
 
-    def save_samples(self, samples: Mapping[str, Any]) -> dict[str, str]:
-        """Write samples into the project, and return the model's setting for them."""
+    def save_samples(self, samples: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, str]:
+        """Write samples into the project, and return the model's setting for them.
+
+        Raises:
+            SpecError: the samples of one of these inputs, as in models.yaml, are missing or have another shape.
+        """
+        for name, entry in inputs.items():
+            shape = entry["shape"] if isinstance(entry, Mapping) else entry
+            found = tuple(np.shape(samples.get(name, 0.0)))
+            fits = [actual == size or isinstance(size, Mapping) for actual, size in zip(found[1:], shape, strict=False)]
+            if len(found) != len(shape) + 1 or not found[0] or not all(fits):
+                problem = f"found shape {found}; needed is (samples, {', '.join(map(str, shape))})"
+                problem = problem if name in samples else f"missing; found {', '.join(samples)}"
+                raise SpecError(f"samples.{name}", problem, "anole.compile")
         file = io.BytesIO()
         arrays: Any = {name: np.asarray(array) for name, array in samples.items()}
         np.savez(file, **arrays)
