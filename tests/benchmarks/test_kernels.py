@@ -9,6 +9,8 @@ import pytest
 
 from anole.documents.build import read_build
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
+from benchmarks.common.checkout import HOME
+from benchmarks.kernels.defaults import layers_of
 from benchmarks.kernels.roofline import COLUMNS, KINDS, OTHER, dot_size, draw, kind_of
 
 from .conftest import Benchmark
@@ -98,3 +100,9 @@ def test_dot_areas_are_proportional_to_shares() -> None:
 def test_a_plot_without_kernels_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match=r"roofline.svg: no kernels to plot"):
         draw([LINES[2]], tmp_path / "roofline.svg")
+
+
+def test_the_default_configs_of_one_version_are_the_same(benchmark: Benchmark) -> None:
+    rows, _ = benchmark("kernels.defaults", str(HOME), "--threads", "1", "--kinds", "depthwise 5x5")
+    assert [row["layer"] for row in rows] == [layer.label for layer in layers_of("depthwise 5x5")]
+    assert all(row["same_config"] == "True" and float(row["ratio"]) > 0 for row in rows)
