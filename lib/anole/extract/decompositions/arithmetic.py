@@ -75,10 +75,6 @@ def _remainder(data: Any, other: Any) -> Any:
     return torch.where((remainder != 0) & ((remainder < 0) != (divisor < 0)), remainder + divisor, remainder)
 
 
-def _negative_view(data: torch.Tensor) -> Any:
-    return -data
-
-
 def _as_float(data: torch.Tensor) -> torch.Tensor:
     return data if data.is_floating_point() else data.to(torch.get_default_dtype())
 
@@ -119,10 +115,6 @@ def _cosh(data: torch.Tensor) -> torch.Tensor:
 def _atanh(data: torch.Tensor) -> torch.Tensor:
     data = _as_float(data)
     return torch.log1p(2 * data / (1 - data)) / 2
-
-
-def _exp2(data: torch.Tensor) -> torch.Tensor:
-    return torch.exp(_as_float(data) * math.log(2))
 
 
 def _hypot(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -206,10 +198,10 @@ ARITHMETIC: dict[Any, Callable[..., Any]] = {
     _aten.expm1.default: _expm1,
     _aten.log1p.default: _log1p,
     _aten.atanh.default: _atanh,
-    _aten._neg_view.default: _negative_view,
+    _aten._neg_view.default: torch.neg,
     _aten.sinh.default: _sinh,
     _aten.cosh.default: _cosh,
-    _aten.exp2.default: _exp2,
+    _aten.exp2.default: lambda data: torch.exp(_as_float(data) * math.log(2)),
     _aten.fmax.default: _ignore_nan(torch.maximum),
     _aten.fmin.default: _ignore_nan(torch.minimum),
     _aten.hypot.default: _hypot,

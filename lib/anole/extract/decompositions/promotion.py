@@ -50,15 +50,13 @@ def _compute_in_int32(operator: Callable[..., Any]) -> Callable[..., Any]:
     def compute(data: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if data.dtype != torch.bool:
             return NotImplemented
-        arguments = pytree.tree_map_only(torch.Tensor, _bool_to_int32, (data, args, kwargs))
+        arguments = pytree.tree_map_only(
+            torch.Tensor, lambda leaf: leaf.to(torch.int32) if leaf.dtype == torch.bool else leaf, (data, args, kwargs)
+        )
         result = operator(arguments[0], *arguments[1], **arguments[2])
         return pytree.tree_map_only(torch.Tensor, lambda leaf: leaf != 0 if leaf.dtype == torch.int32 else leaf, result)
 
     return compute
-
-
-def _bool_to_int32(data: torch.Tensor) -> torch.Tensor:
-    return data.to(torch.int32) if data.dtype == torch.bool else data
 
 
 def _arc_tangent(data: torch.Tensor, other: torch.Tensor) -> Any:

@@ -10,10 +10,6 @@ import torch
 _aten = torch.ops.aten
 
 
-def _any(data: torch.Tensor) -> torch.Tensor:
-    return torch.any(data.reshape(-1), 0)
-
-
 def _reduce_with_index(
     reduce: Callable[..., torch.Tensor], index_of: Callable[..., torch.Tensor]
 ) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
@@ -35,10 +31,6 @@ def _product_along(data: torch.Tensor, dim: int, keepdim: bool = False, *, dtype
         multiplied = data[:half] * data[half : 2 * half]
         data = torch.cat([multiplied, data[2 * half :]]) if count % 2 else multiplied
     return data.movedim(0, dim) if keepdim else data[0]
-
-
-def _product(data: torch.Tensor) -> Any:
-    return torch.prod(data.to(torch.int64)) if data.dtype == torch.bool else NotImplemented
 
 
 def _cumulative_min_or_max(is_better: Callable[..., torch.Tensor]) -> Callable[..., Any]:
@@ -94,10 +86,6 @@ def _nanmedian_along(data: torch.Tensor, dim: int, keepdim: bool = False) -> tup
 
 def _squeeze(value: torch.Tensor, index: torch.Tensor, dim: int, keepdim: bool) -> tuple[torch.Tensor, torch.Tensor]:
     return (value, index) if keepdim else (value.squeeze(dim), index.squeeze(dim))
-
-
-def _nanmedian(data: torch.Tensor) -> torch.Tensor:
-    return _nanmedian_along(data.reshape(-1), 0)[0]
 
 
 def _variance_and_mean(
@@ -160,7 +148,7 @@ def _distances_between_rows(data: torch.Tensor, p: float = 2) -> Any:
 
 
 REDUCTIONS: dict[Any, Callable[..., Any]] = {
-    _aten.prod.default: _product,
+    _aten.prod.default: lambda data: torch.prod(data.to(torch.int64)) if data.dtype == torch.bool else NotImplemented,
     _aten.native_group_norm.default: _group_norm,
     _aten.var_mean.correction: _variance_and_mean,
     _aten.min.dim: _reduce_with_index(torch.amin, torch.argmin),
@@ -170,10 +158,10 @@ REDUCTIONS: dict[Any, Callable[..., Any]] = {
     _aten.cummin.default: _cumulative_min_or_max(torch.le),
     _aten.kthvalue.default: _kth_value,
     _aten.mode.default: _mode,
-    _aten.nanmedian.default: _nanmedian,
+    _aten.nanmedian.default: lambda data: _nanmedian_along(data.reshape(-1), 0)[0],
     _aten.nanmedian.dim: _nanmedian_along,
     _aten.sort.stable: _stable_sort,
-    _aten.any.default: _any,
+    _aten.any.default: lambda data: torch.any(data.reshape(-1), 0),
     _aten._cdist_forward.default: _pairwise_distances,
     _aten._pdist_forward.default: _distances_between_rows,
     _aten._native_batch_norm_legit_functional.default: _batch_norm,

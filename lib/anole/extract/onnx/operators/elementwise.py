@@ -188,11 +188,6 @@ def _dropout(call: Call) -> relax.Expr | list[relax.Expr]:
     return call.input(0) if call.n_outputs == 1 else [call.input(0), mask]
 
 
-def _has_element(call: Call) -> relax.Expr:
-    """Return a constant: whether the optional input is present."""
-    return const(call.has(0), "bool")
-
-
 def _celu(call: Call) -> relax.Expr:
     """Scale an Elu; ONNX's function definition would turn a scalar into a vector."""
     alpha = const(call.attributes.get("alpha", 1.0), dtype_of(call.input(0)))
@@ -229,7 +224,7 @@ CONVERTERS: dict[str, Converter] = {
     "Mean": _mean,
     "Min": _variadic_converter(relax.op.minimum),
     "Mod": _mod,
-    "OptionalHasElement": _has_element,
+    "OptionalHasElement": lambda call: const(call.has(0), "bool"),
     "PRelu": _prelu,
     "Pow": _power,
     "Sinh": _sinh,
