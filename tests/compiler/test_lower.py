@@ -46,12 +46,8 @@ def run(network: Any, module: tvm.IRModule) -> list[np.ndarray]:
 
 
 def is_anchor(func: tirx.PrimFunc) -> bool:
-    found = []
-
-    def visit(block: Any) -> None:
-        found.append(ANCHOR in block.annotations)
-
-    tvm_ffi.structural_walk(func.body, (tvm.s_tir.SBlock, visit))
+    found: list[bool] = []
+    tvm_ffi.structural_walk(func.body, (tvm.s_tir.SBlock, lambda block: found.append(ANCHOR in block.annotations)))
     return any(found)
 
 
