@@ -13,7 +13,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
@@ -59,7 +59,7 @@ def prepare(preload: Sequence[str]) -> None:
     forkserver.ensure_running()
 
 
-class Worker:
+class Worker(AbstractContextManager["Worker"]):
     """An isolated process that runs one call at a time and is replaced when it dies.
 
     Args:
@@ -85,9 +85,6 @@ class Worker:
         self._context = _context(preload)
         self._process: Any = None
         self._ready = False
-
-    def __enter__(self) -> Worker:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.end()
