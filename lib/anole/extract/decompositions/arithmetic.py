@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -132,15 +133,11 @@ def _logaddexp(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return torch.where(data == other, data + math.log(2), larger + correction)
 
 
-def _ignore_nan(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Return a maximum or minimum of two values that ignores NaN."""
-
-    def compute(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        if not torch.result_type(data, other).is_floating_point:
-            return function(data, other)
-        return torch.where(data.isnan(), other, torch.where(other.isnan(), data, function(data, other)))
-
-    return compute
+def _ignore_nan(function: Callable[..., torch.Tensor], data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Return the maximum or minimum of two values, ignoring NaN."""
+    if not torch.result_type(data, other).is_floating_point:
+        return function(data, other)
+    return torch.where(data.isnan(), other, torch.where(other.isnan(), data, function(data, other)))
 
 
 def _multiply(data: torch.Tensor, other: Any) -> Any:
@@ -202,8 +199,8 @@ ARITHMETIC: dict[Any, Callable[..., Any]] = {
     _aten.sinh.default: _sinh,
     _aten.cosh.default: _cosh,
     _aten.exp2.default: lambda data: torch.exp(_as_float(data) * math.log(2)),
-    _aten.fmax.default: _ignore_nan(torch.maximum),
-    _aten.fmin.default: _ignore_nan(torch.minimum),
+    _aten.fmax.default: partial(_ignore_nan, torch.maximum),
+    _aten.fmin.default: partial(_ignore_nan, torch.minimum),
     _aten.hypot.default: _hypot,
     _aten.logaddexp.default: _logaddexp,
     _aten.mul.Tensor: _multiply,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,11 +15,7 @@ def _reduce_with_index(
     reduce: Callable[..., torch.Tensor], index_of: Callable[..., torch.Tensor]
 ) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     """Return a decomposition into the minima or maxima along an axis and their indices, without sorting."""
-
-    def compute(data: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-        return reduce(data, dim, keepdim), index_of(data, dim, keepdim)
-
-    return compute
+    return lambda data, dim, keepdim=False: (reduce(data, dim, keepdim), index_of(data, dim, keepdim))
 
 
 def _product_along(data: torch.Tensor, dim: int, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
@@ -33,22 +30,20 @@ def _product_along(data: torch.Tensor, dim: int, keepdim: bool = False, *, dtype
     return data.movedim(0, dim) if keepdim else data[0]
 
 
-def _cumulative_min_or_max(is_better: Callable[..., torch.Tensor]) -> Callable[..., Any]:
-    """Return a decomposition into a cumulative maximum or minimum and the last index at which it occurs."""
-
-    def compute(value: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
-        value = value.movedim(dim, -1)
-        index = torch.arange(value.shape[-1]).expand(value.shape)
-        step = 1
-        while step < value.shape[-1]:
-            current, previous = value[..., step:], value[..., :-step]
-            is_kept = is_better(current, previous) | current.isnan()
-            value = torch.cat([value[..., :step], torch.where(is_kept, current, previous)], -1)
-            index = torch.cat([index[..., :step], torch.where(is_kept, index[..., step:], index[..., :-step])], -1)
-            step *= 2
-        return value.movedim(-1, dim), index.movedim(-1, dim)
-
-    return compute
+def _cumulative_min_or_max(
+    is_better: Callable[..., torch.Tensor], value: torch.Tensor, dim: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the cumulative maximum or minimum and the last index at which it occurs."""
+    value = value.movedim(dim, -1)
+    index = torch.arange(value.shape[-1]).expand(value.shape)
+    step = 1
+    while step < value.shape[-1]:
+        current, previous = value[..., step:], value[..., :-step]
+        is_kept = is_better(current, previous) | current.isnan()
+        value = torch.cat([value[..., :step], torch.where(is_kept, current, previous)], -1)
+        index = torch.cat([index[..., :step], torch.where(is_kept, index[..., step:], index[..., :-step])], -1)
+        step *= 2
+    return value.movedim(-1, dim), index.movedim(-1, dim)
 
 
 def _kth_value(data: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
@@ -154,8 +149,8 @@ REDUCTIONS: dict[Any, Callable[..., Any]] = {
     _aten.min.dim: _reduce_with_index(torch.amin, torch.argmin),
     _aten.max.dim: _reduce_with_index(torch.amax, torch.argmax),
     _aten.prod.dim_int: _product_along,
-    _aten.cummax.default: _cumulative_min_or_max(torch.ge),
-    _aten.cummin.default: _cumulative_min_or_max(torch.le),
+    _aten.cummax.default: partial(_cumulative_min_or_max, torch.ge),
+    _aten.cummin.default: partial(_cumulative_min_or_max, torch.le),
     _aten.kthvalue.default: _kth_value,
     _aten.mode.default: _mode,
     _aten.nanmedian.default: lambda data: _nanmedian_along(data.reshape(-1), 0)[0],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -203,24 +204,20 @@ def _unnormalize(grid: torch.Tensor, side: int, padding_mode: int, align: bool) 
     return position.clamp(0, side - 1) if padding_mode else position
 
 
-def _antialiased_resize(kernel: Callable[[torch.Tensor], torch.Tensor], support: int) -> Callable[..., Any]:
-    """Return a decomposition of an antialiased image resize into products with weight matrices."""
-
-    def compute(
-        data: torch.Tensor,
-        size: list[int] | None,
-        align: bool,
-        row_scale: Any = None,
-        column_scale: float | None = None,
-    ) -> torch.Tensor:
-        scales = row_scale if isinstance(row_scale, (list, tuple)) else (row_scale, column_scale)
-        size = size or [int(extent * scale) for extent, scale in zip(data.shape[2:], scales, strict=True)]
-        rows, columns = (
-            _weights(kernel, support, *side, align) for side in zip(data.shape[2:], size, scales, strict=True)
-        )
-        return rows.to(data.dtype) @ (data @ columns.to(data.dtype).t())
-
-    return compute
+def _antialiased_resize(
+    kernel: Callable[[torch.Tensor], torch.Tensor],
+    support: int,
+    data: torch.Tensor,
+    size: list[int] | None,
+    align: bool,
+    row_scale: Any = None,
+    column_scale: float | None = None,
+) -> torch.Tensor:
+    """Resize images with antialiasing by products with weight matrices."""
+    scales = row_scale if isinstance(row_scale, (list, tuple)) else (row_scale, column_scale)
+    size = size or [int(extent * scale) for extent, scale in zip(data.shape[2:], scales, strict=True)]
+    rows, columns = (_weights(kernel, support, *side, align) for side in zip(data.shape[2:], size, scales, strict=True))
+    return rows.to(data.dtype) @ (data @ columns.to(data.dtype).t())
 
 
 def _weights(
@@ -265,8 +262,8 @@ WINDOWS: dict[Any, Callable[..., Any]] = {
     _aten.unfold.default: _unfold,
     _aten.as_strided.default: _as_strided,
     _aten.as_strided_copy.default: _as_strided,
-    _aten._upsample_bilinear2d_aa.default: _antialiased_resize(_triangle, 1),
-    _aten._upsample_bilinear2d_aa.vec: _antialiased_resize(_triangle, 1),
-    _aten._upsample_bicubic2d_aa.default: _antialiased_resize(_cubic, 2),
-    _aten._upsample_bicubic2d_aa.vec: _antialiased_resize(_cubic, 2),
+    _aten._upsample_bilinear2d_aa.default: partial(_antialiased_resize, _triangle, 1),
+    _aten._upsample_bilinear2d_aa.vec: partial(_antialiased_resize, _triangle, 1),
+    _aten._upsample_bicubic2d_aa.default: partial(_antialiased_resize, _cubic, 2),
+    _aten._upsample_bicubic2d_aa.vec: partial(_antialiased_resize, _cubic, 2),
 }
