@@ -71,32 +71,29 @@ def _col2im(
     return total[:, :, padding[0] : height - padding[0], padding[1] : width - padding[1]]
 
 
-def _average_pool(rank: int) -> Callable[..., Any]:
-    """Return a decomposition of average pools of integers, or with a custom divisor."""
+def _average_pool(
+    rank: int,
+    data: torch.Tensor,
+    kernel_size: list[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """Average integers, or with a custom divisor."""
     pool = _aten.avg_pool2d if rank == 2 else _aten.avg_pool3d
-
-    def compute(
-        data: torch.Tensor,
-        kernel_size: list[int],
-        stride: Sequence[int] = (),
-        padding: Sequence[int] = (0,),
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> Any:
-        args = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-        if not data.is_floating_point():
-            return pool(data.double(), *args).trunc().to(data.dtype)
-        if divisor_override is None:
-            return NotImplemented
-        steps, pads = (list(arg) * (rank // len(arg)) for arg in (stride or kernel_size, padding))
-        sides = zip(data.shape[-rank:], pool(data, *args[:-1]).shape[-rank:], kernel_size, steps, pads, strict=True)
-        # The last window may exceed the data by more than the padding.
-        pad_pairs = [(pad, (outputs - 1) * step + taps - size - pad) for size, outputs, taps, step, pad in sides]
-        padded = torch.constant_pad_nd(data, [extent for side in reversed(pad_pairs) for extent in side])
-        return pool(padded, kernel_size, stride) * (prod(kernel_size) / divisor_override)
-
-    return compute
+    args = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    if not data.is_floating_point():
+        return pool(data.double(), *args).trunc().to(data.dtype)
+    if divisor_override is None:
+        return NotImplemented
+    steps, pads = (list(arg) * (rank // len(arg)) for arg in (stride or kernel_size, padding))
+    sides = zip(data.shape[-rank:], pool(data, *args[:-1]).shape[-rank:], kernel_size, steps, pads, strict=True)
+    # The last window may exceed the data by more than the padding.
+    pad_pairs = [(pad, (outputs - 1) * step + taps - size - pad) for size, outputs, taps, step, pad in sides]
+    padded = torch.constant_pad_nd(data, [extent for side in reversed(pad_pairs) for extent in side])
+    return pool(padded, kernel_size, stride) * (prod(kernel_size) / divisor_override)
 
 
 def _max_pool(
@@ -256,8 +253,8 @@ WINDOWS: dict[Any, Callable[..., Any]] = {
     _aten.adaptive_max_pool3d.default: _adaptive_max_pool,
     _aten.max_pool2d_with_indices.default: _max_pool,
     _aten.max_pool3d_with_indices.default: _max_pool,
-    _aten.avg_pool2d.default: _average_pool(2),
-    _aten.avg_pool3d.default: _average_pool(3),
+    _aten.avg_pool2d.default: partial(_average_pool, 2),
+    _aten.avg_pool3d.default: partial(_average_pool, 3),
     _aten.grid_sampler_3d.default: _sample_volume,
     _aten.unfold.default: _unfold,
     _aten.as_strided.default: _as_strided,
