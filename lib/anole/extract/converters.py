@@ -183,7 +183,7 @@ class _Layers:
 
     def __init__(self, cell: Cell, activations: Sequence[Activation], node: Any, importer: Any) -> None:
         data, states, weights, has_biases, n_layers, _, _, is_bidirectional, batch_first = node.args
-        env, self._builder = importer.env, importer.block_builder
+        env, self._builder, self._emit = importer.env, importer.block_builder, importer.block_builder.emit
         self._data = env[data]
         self._states = [env[state] for state in (states if cell == "lstm" else [states])]
         self._weights = [env[weight] for weight in weights]
@@ -244,9 +244,6 @@ class _Layers:
 
     def _concatenate(self, values: Sequence[ir.Expr]) -> ir.Expr:
         return values[0] if len(values) == 1 else self._emit(relax.op.concat(list(values), 0))
-
-    def _emit(self, value: ir.Expr) -> relax.Var:
-        return self._builder.emit(value)
 
 
 def _scatter_reduce(node: torch.fx.Node, importer: Any) -> ir.Expr:
