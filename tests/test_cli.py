@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import click
 import numpy as np
@@ -266,10 +267,8 @@ def test_a_damaged_database_is_reported_and_replaced(empty_project: Path, caplog
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.ENOENT])
 def test_disk_errors_are_one_line_and_bugs_keep_their_traceback(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(number, os.strerror(number), "work/x.json")
-
-    monkeypatch.setattr("anole.merge.stage.merge_builds", fail)
+    error = OSError(number, os.strerror(number), "work/x.json")
+    monkeypatch.setattr("anole.merge.stage.merge_builds", Mock(side_effect=error))
     result = run("merge", "any")
     if number == errno.ENOENT:
         assert isinstance(result.exception, OSError)

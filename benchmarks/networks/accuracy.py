@@ -66,7 +66,8 @@ def _rows(name: str, precisions: Sequence[str]) -> Iterator[dict[str, Any]]:
         try:
             model = case.source(Path(scratch))
             samples = case.draw(1, case.counts[1])
-            expected = _compute_reference(case, model, samples)
+            with reference_engines(model, samples[0], _THREADS) as engines:
+                expected = outputs_of(engines[-1], samples, case)[0]
         except Exception as error:
             yield {**common, "reason": one_line(error)}
             return
@@ -79,11 +80,6 @@ def _rows(name: str, precisions: Sequence[str]) -> Iterator[dict[str, Any]]:
             except Exception as error:
                 yield {**row, "reason": one_line(error)}
             _log.info("%s in %s: %.0f s", name, precision, time.monotonic() - began_s)
-
-
-def _compute_reference(case: Case, model: ModelSpec, samples: Sequence[Arrays]) -> list[Arrays]:
-    with reference_engines(model, samples[0], _THREADS) as engines:
-        return outputs_of(engines[-1], samples, case)[0]
 
 
 def _compute(

@@ -7,8 +7,9 @@ centroid, compared with the candidate nearest to another centroid (Chameleon, fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,27 +17,17 @@ from numpy.typing import NDArray
 
 from anole.bench.ask_tell import replay
 from anole.bench.problem import Problem
-from anole.bench.tables import files, load
-from anole.search.loop import TUNER_VERSION
+from anole.bench.tables import load
 from anole.search.roles import Candidates, History, Sampler
 from anole.search.sample.adaptive_sampler import k_means
 from anole.search.settings import Part
 from anole.space.space import Space, Vectors
-from benchmarks.search.experiment import Experiment, Job, Row, version_of
-from benchmarks.search.variants import tuner_of
+from benchmarks.search.experiment import Experiment, Job, Row
+from benchmarks.search.variants import jobs_on_tables, tuner_of
 
 EXPLORERS = ("SA+AS", "PPO+AS")
 SEEDS, ITERATIONS, CANDIDATES, CLUSTERS = 10, 8, 512, 16
 NEAR = 0.25
-
-
-def jobs() -> Iterator[Job]:
-    """Yield layer, variant, seed and version; seeds are the outer loop."""
-    for seed in range(SEEDS):
-        for layer, path in files("vta_constrained").items():
-            for variant in EXPLORERS:
-                plain = [path.read_bytes().hex(), tuner_of(variant).to_json(), TUNER_VERSION]
-                yield layer, variant, str(seed), version_of(*plain, ITERATIONS, CANDIDATES, CLUSTERS, NEAR)
 
 
 def run(job: Job) -> Sequence[Row]:
@@ -103,6 +94,6 @@ CLUSTERED = Experiment(
     "clusters",
     ("layer", "variant", "seed", "version"),
     ("candidates", "loss_ratio", "near_own", "near_other"),
-    jobs,
+    partial(jobs_on_tables, EXPLORERS, SEEDS, ITERATIONS, CANDIDATES, CLUSTERS, NEAR),
     run,
 )

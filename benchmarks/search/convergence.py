@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -18,30 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.bench.ask_tell import replay
-from anole.bench.tables import files, load
+from anole.bench.tables import load
 from anole.search.explore import annealing
 from anole.search.explore.frontier import Frontier
 from anole.search.explore.ppo import explorer as ppo
 from anole.search.explore.ppo.rollout import Rollout
-from anole.search.loop import TUNER_VERSION
 from anole.search.roles import History
 from anole.space.space import Vectors
-from benchmarks.search.experiment import Experiment, Job, Row, version_of
-from benchmarks.search.variants import tuner_of
+from benchmarks.search.experiment import Experiment, Job, Row
+from benchmarks.search.variants import jobs_on_tables, tuner_of
 
 EXPLORERS = ("SA+greedy", "PPO+greedy")
 """The variants whose explorers are compared; both search the surrogate of the first one's trials."""
 
 TRIALS, SEEDS, NEAR = 256, 30, 0.01
-
-
-def jobs() -> Iterator[Job]:
-    """Yield layer, variant, seed and version; seeds are the outer loop."""
-    for seed in range(SEEDS):
-        for layer, path in files("vta_constrained").items():
-            for variant in EXPLORERS:
-                plain = [path.read_bytes().hex(), tuner_of(variant).to_json(), TUNER_VERSION]
-                yield layer, variant, str(seed), version_of(*plain, TRIALS, NEAR)
 
 
 def run(job: Job) -> Sequence[Row]:
@@ -104,4 +95,5 @@ def _record_bests(history: History) -> Iterator[dict[str, list[float]]]:
 
 
 _COLUMNS = ("steps", "new_steps", "steps_by_iteration", "new_steps_by_iteration")
-CONVERGED = Experiment("convergence", ("layer", "variant", "seed", "version"), _COLUMNS, jobs, run)
+_JOBS = partial(jobs_on_tables, EXPLORERS, SEEDS, TRIALS, NEAR)
+CONVERGED = Experiment("convergence", ("layer", "variant", "seed", "version"), _COLUMNS, _JOBS, run)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
+from anole.bench.tables import files
 from anole.config.entries import TargetSpec
 from anole.project.hardware import describe_target
+from anole.search.loop import TUNER_VERSION
 from anole.search.presets import PRESETS, read_tuner
 from anole.search.settings import TunerSettings
 from anole.targets import get_target
 from anole.task import Conv2d, Task
+from benchmarks.search.experiment import Job, version_of
 from kit.controls import PerfectExplorer, SizedGreedy
 
 SAME = (1, 1, 1, 1)
@@ -159,3 +162,12 @@ class Place:
         description = describe_target(TargetSpec(self.kind, self.kind, {"space": self.space}))
         workload = KNOWN_LAYERS[layer]
         return Task(workload, description, get_target(description).template_version(workload))
+
+
+def jobs_on_tables(variants: Sequence[str], seeds: int, *settings: float) -> Iterator[Job]:
+    """Yield layer, variant, seed and version on VTA's constrained tables; seeds are the outer loop."""
+    for seed in range(seeds):
+        for layer, path in files("vta_constrained").items():
+            for variant in variants:
+                plain = [path.read_bytes().hex(), tuner_of(variant).to_json(), TUNER_VERSION]
+                yield layer, variant, str(seed), version_of(*plain, *settings)

@@ -71,7 +71,7 @@ def _row(folder: Path, schedule: TurnSchedule) -> Iterator[Mapping[str, object]]
             with access.timing():
                 times = time_interleaved({engine.name: engine.run for engine in engines}, schedule)
                 start_times = _time_starts(exported)
-    latencies = {f"{name}_ms": f"{1e3 * _median_s(turns):.4f}" for name, turns in times.items()}
+    latencies = {f"{name}_ms": f"{1e3 * np.median(np.concatenate(turns)):.4f}" for name, turns in times.items()}
     speedups = {f"speedup_over_{name}": _speedup(times, name) for name in times if name != "library"}
     if "onnxruntime" in times:
         speedups |= {
@@ -126,10 +126,6 @@ def _time_starts(folder: Path) -> dict[str, str]:
         medians_ms[name] = [f"{statistics.median(column):.3f}" for column in zip(*times_ms, strict=True)]
     (create_ms, first_run_ms, *_), (checked_ms, *_) = medians_ms["plain"], medians_ms["checked"]
     return {"create_ms": create_ms, "create_checked_ms": checked_ms, "first_run_ms": first_run_ms}
-
-
-def _median_s(turns: Sequence[Times]) -> float:
-    return float(np.median(np.concatenate(turns)))
 
 
 def _speedup(times: Mapping[str, Sequence[Times]], baseline: str, quantile: float = 0.5, name: str = "library") -> str:

@@ -111,16 +111,10 @@ def constant_inputs(case: Any) -> list[str]:
     names = {
         node.input[index]
         for node in base.model.graph.node
-        for index in _shape_inputs(node)
+        for index in ((1,) if node.op_type.startswith("Reduce") else SHAPES.get(node.op_type, ()))
         if index < len(node.input) and node.input[index]
     }
     return [value.name for value in case.model.graph.input if value.name in names]
-
-
-def _shape_inputs(node: Any) -> tuple[int, ...]:
-    if node.op_type.startswith("Reduce"):
-        return (1,)
-    return SHAPES.get(node.op_type, ())
 
 
 def _base(case: Any) -> Any:

@@ -92,7 +92,7 @@ def case_names(patterns: Iterable[str] = ("*",)) -> list[str]:
             if dtype in entry.dtypes and any(fnmatch(operator, pattern) for pattern in patterns):
                 count = sum(1 for _ in _samples(operator, dtype))
                 numbers = sorted({i * count // N_SAMPLES for i in range(N_SAMPLES)}) if count else []
-                names += [f"{operator}/{_name(dtype)}/{number}" for number in numbers]
+                names += [f"{operator}/{str(dtype).removeprefix('torch.')}/{number}" for number in numbers]
     return names
 
 
@@ -232,10 +232,6 @@ def _tensor_of(array: Any) -> torch.Tensor:
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view("int16").copy()).view(torch.bfloat16)
     return torch.from_numpy(array.copy())
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from threading import Timer
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from anole.errors import AnoleError
 from kit.emulated_gpu.machine import build_environment
@@ -23,15 +23,12 @@ class EmulationError(AnoleError):
     """An error in a called function, with the message of its exception, such as a race that the device found."""
 
 
-class EmulatedGpu:
+class EmulatedGpu(AbstractContextManager["EmulatedGpu"]):
     """A process with an emulated GPU; it is killed when a call takes longer than `limit_s`."""
 
     def __init__(self, arch: str = "sm_90", limit_s: float = 300.0) -> None:
         self._environment, self.limit_s = build_environment(arch), limit_s
         self._process = self._start()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from io import StringIO
 from math import isnan
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -74,11 +75,8 @@ def test_every_config_is_a_row_and_is_counted(
     [("race: of a write", "racy"), ("an access leaves an array", "invalid"), ("did not finish", "failed")],
 )
 def test_faults_are_classified_by_message(message: str, outcome: str) -> None:
-    class Faulty:
-        def call(self, *_: object) -> float:
-            raise EmulationError(message)
-
-    found, error, detail = run_config(Faulty(), FIXED["gemm"], {})
+    gpu = Mock(call=Mock(side_effect=EmulationError(message)))
+    found, error, detail = run_config(gpu, FIXED["gemm"], {})
     assert (found, detail) == (outcome, message) and isnan(error)
 
 

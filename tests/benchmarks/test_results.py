@@ -22,6 +22,8 @@ HOME = Path(__file__).parents[2]
 RESULTS = HOME / "docs/results"
 DATA = RESULTS / "data"
 PAGES = sorted(RESULTS.glob("*.md"))
+SEARCH = " ".join((RESULTS / "search.md").read_text().split())
+"""The text of search.md without line breaks."""
 
 Row = Mapping[str, str]
 
@@ -88,10 +90,7 @@ def figures_of_the_presets() -> list[str]:
         for own in runs.values()
     ]
     own = rows("search/tables.csv.xz", space="constrained", variant="anole cold")
-    near = [
-        f"{statistics.mean(float(row['trials_to_1%'] or 'inf') <= n for row in own):.0%}".replace("%", " %")
-        for n in (1, 16)
-    ]
+    near = [f"{100 * statistics.mean(float(row['trials_to_1%'] or 'inf') <= n for row in own):.0f} %" for n in (1, 16)]
     return [f"**{near[0]}** of {len(own)} runs", f"batch of 16 in {near[1]}", f"{min(trials):.0f} trials and more"]
 
 
@@ -361,7 +360,6 @@ def test_quoted_comparisons_match_their_file() -> None:
 
 
 def test_figures_of_anole_and_of_failures_on_tables_match_their_file() -> None:
-    said = " ".join((RESULTS / "search.md").read_text().split())
 
     def runs(space: str, variant: str) -> list[Row]:
         return rows("search/tables.csv.xz", space=space, variant=variant)
@@ -370,14 +368,15 @@ def test_figures_of_anole_and_of_failures_on_tables_match_their_file() -> None:
         return (f"{statistics.mean(int(row[column]) for row in found):.0f}" for column in columns)
 
     near = [float(row["trials_to_1%"] or "inf") for row in runs("constrained", "anole cold")]
-    one, batch = (f"{statistics.mean(each <= n for each in near):.0%}".replace("%", " %") for n in (1, 16))
+    one, batch = (f"{100 * statistics.mean(each <= n for each in near):.0f} %" for n in (1, 16))
     assert (
-        f"after one trial in {one} of {len(near)} runs, and after the first batch, before learning, in {batch}" in said
+        f"after one trial in {one} of {len(near)} runs, and after the first batch, before learning, in {batch}"
+        in SEARCH
     )
     ships = runs("constrained", "anole cold, ends early")
-    assert f"after {next(means(runs('open', 'anole cold, ends early'), 'trials'))} on average (chosen" in said
-    share = f"{statistics.mean(float(row['gap_at_end']) <= 0.01 for row in ships):.0%}".replace("%", " %")
-    assert f"it ends after {next(means(ships, 'trials'))} trials on average, within 1 % in {share}" in said
+    assert f"after {next(means(runs('open', 'anole cold, ends early'), 'trials'))} on average (chosen" in SEARCH
+    share = f"{100 * statistics.mean(float(row['gap_at_end']) <= 0.01 for row in ships):.0f} %"
+    assert f"it ends after {next(means(ships, 'trials'))} trials on average, within 1 % in {share}" in SEARCH
 
 
 def test_small_batches_lead_early_and_are_no_more_than_level_later() -> None:
@@ -399,56 +398,54 @@ def test_figures_of_a_description_match_their_file() -> None:
     from benchmarks.search.evidence import effect, log_ratios
     from benchmarks.search.figures import cost_at
 
-    said = " ".join((RESULTS / "search.md").read_text().split())
     found = rows("search/features.csv", space="constrained")
     gap = effect(log_ratios(found, "autotvm, knobs alone", "autotvm", cost_at("gap_at_128")))
-    assert gap is not None and f"{gap.value:.2f}x as slow ({gap.low:.2f}x to {gap.high:.2f}x)" in said
+    assert gap is not None and f"{gap.value:.2f}x as slow ({gap.low:.2f}x to {gap.high:.2f}x)" in SEARCH
     alone, described = (
         statistics.mean(int(row["trials_to_1%"] or row["trials"]) for row in found if row["variant"] == variant)
         for variant in ("autotvm, knobs alone", "autotvm")
     )
-    assert f"takes {alone:.0f} instead of {described:.0f} trials on average" in said
+    assert f"takes {alone:.0f} instead of {described:.0f} trials on average" in SEARCH
 
 
 def test_figures_of_evaluators_on_recorded_times_match_their_file() -> None:
-    said = " ".join((RESULTS / "search.md").read_text().split())
     found = rows("search/recorded.csv", evaluator="AdaTune, CV < 0.1")
     saved, timed = (sum(float(row[name]) for row in found) for name in ("saved_s", "timed_s"))
     within = [100 * float(row["within_5%"]) for row in found]
-    assert len(found) == 12 and f"saves {100 * saved / timed:.0f} % of the recorded run times" in said
-    assert f"for {statistics.mean(within):.0f} % of the configs, and for {min(within):.0f} % in the worst space" in said
-    assert f"up to {100 * max(float(row['slower']) for row in found):.1f} % slower than the fastest" in said
+    assert len(found) == 12 and f"saves {100 * saved / timed:.0f} % of the recorded run times" in SEARCH
+    assert (
+        f"for {statistics.mean(within):.0f} % of the configs, and for {min(within):.0f} % in the worst space" in SEARCH
+    )
+    assert f"up to {100 * max(float(row['slower']) for row in found):.1f} % slower than the fastest" in SEARCH
 
 
 def test_prices_of_adatune_match_the_page_of_claims() -> None:
-    said = " ".join((RESULTS / "search.md").read_text().split())
     *_, own = (line[1:] for line in lines_of("claims.md") if line[0] == "adatune" and len(line) == 5)
     for cell, form in ((own[0], "takes {}x as long ({}x to {}x) at 0.01 s"), (own[2], "{}x ({}x to {}x) at 1 s")):
-        assert form.format(*(f"{float(each):.1f}" for each in re.findall(r"[\d.]+", cell))) in said
+        assert form.format(*(f"{float(each):.1f}" for each in re.findall(r"[\d.]+", cell))) in SEARCH
 
 
 def test_figures_of_open_spaces_and_networks_match_the_page_of_claims() -> None:
-    said = " ".join((RESULTS / "search.md").read_text().split())
     table = (RESULTS / "claims.md").read_text().partition("with `anole` after 256 trials")[2].partition("\n## ")[0]
     found = {line[0]: line[2:4] for line in map(cells, table.splitlines()) if len(line) == 4}
     others = {tuner: each for tuner, each in found.items() if "anole" not in tuner and each[1][:1].isdigit()}
     behind = ", ".join(f"`{tuner}`" for tuner, (in_open, _) in sorted(others.items()) if "behind" in in_open)
     slower = sorted(float(in_open.split()[0]) for in_open, _ in others.values())
-    assert f"{slower[0]:.1f}x to {slower[-1]:.1f}x as slow as `anole`" in said and f"is ahead of {behind}" in said
+    assert f"{slower[0]:.1f}x to {slower[-1]:.1f}x as slow as `anole`" in SEARCH and f"is ahead of {behind}" in SEARCH
     assert not any("behind" in on_gpus for _, on_gpus in others.values())
     ahead = 1 - min(float(on_gpus.split()[0]) for _, on_gpus in others.values())
-    assert f"none is ahead by more than {100 * ahead:.0f} % on average" in said
+    assert f"none is ahead by more than {100 * ahead:.0f} % on average" in SEARCH
     two = "{}x and {}x".format(*(others[name][0].split()[0] for name in ("adatune", "chameleon as published")))
     assert f"`adatune` or Chameleon as published ({two})" in (RESULTS / "README.md").read_text()
     early = re.match(r"1\.(\d\d) \(1\.(\d\d)-1\.(\d\d)\)", found["anole cold, ends early"][0])
-    assert early and "early end costs {} % ({} to {}) vs. 256".format(*map(int, early.groups())) in said
+    assert early and "early end costs {} % ({} to {}) vs. 256".format(*map(int, early.groups())) in SEARCH
     (mobile,) = [line for line in lines_of("claims.md") if line[0] == "mobilenet_v2"]
     own, other = (round(float(mobile[at])) for at in (3, 4))
-    assert f"`anole` is {own} % from the optimum on MobileNet v2, and `autotvm` {other} %" in said
+    assert f"`anole` is {own} % from the optimum on MobileNet v2, and `autotvm` {other} %" in SEARCH
     named = ("autotvm", "chameleon", "dcoc")
     three = [row for row in rows("search/accelerator.csv") if row["variant"] in named]
     found, layers = (sum(int(row[column]) for row in three) for column in ("optimal_layers", "layers"))
-    assert f"tuners find the optimum of {100 * found / layers:.0f} % of a network's layers" in said
+    assert f"tuners find the optimum of {100 * found / layers:.0f} % of a network's layers" in SEARCH
 
 
 def test_pages_agree_on_the_counts_of_claims() -> None:
@@ -457,39 +454,35 @@ def test_pages_agree_on_the_counts_of_claims() -> None:
     holds, fails, *_ = counts = counts_of_claims()
     readme = (HOME / "README.md").read_text(encoding="utf-8")
     assert f"The papers' claims about gains hold in {holds} of {sum(counts)} tests" in " ".join(readme.split())
-    said = " ".join((RESULTS / "search.md").read_text().split())
-    assert f"Of the {sum(counts)} tests of the papers' claims about gains, {holds} hold and {fails} exclude" in said
+    assert f"Of the {sum(counts)} tests of the papers' claims about gains, {holds} hold and {fails} exclude" in SEARCH
     found = verdicts_of(read_data(DATA / "search"))
     held = {each.claim.where for each, (verdict, _) in found.items() if verdict is Verdict.HOLDS and each.claim.under}
-    passage = said.partition("**What holds.**")[2].partition("- **")[0]
+    passage = SEARCH.partition("**What holds.**")[2].partition("- **")[0]
     assert set(re.findall(r"\((Fig\. [\w, ]+|Table \d|abstract|sections [\d, ]+)\)", passage)) == held
 
 
 def test_figures_of_convergence_match_their_file() -> None:
     from benchmarks.search.evidence import effect
 
-    said = " ".join((RESULTS / "search.md").read_text().split())
     steps = {(row["variant"], row["layer"], row["seed"]): float(row["steps"]) for row in rows("search/convergence.csv")}
     near = {
         name: {at[1:] for at, n in steps.items() if at[0] == name and n < 500} for name in ("SA+greedy", "PPO+greedy")
     }
     pairs = {at[1:]: np.log1p(steps["PPO+greedy", *at[1:]]) - np.log1p(steps["SA+greedy", *at[1:]]) for at in steps}
-    shares = (f"{len(near[name]) / len(pairs):.0%}".replace("%", " %") for name in ("PPO+greedy", "SA+greedy"))
-    assert f"in {next(shares)} of {len(pairs)} searches, and annealing in {next(shares)} " in said
+    shares = (f"{100 * len(near[name]) / len(pairs):.0f} %" for name in ("PPO+greedy", "SA+greedy"))
+    assert f"in {next(shares)} of {len(pairs)} searches, and annealing in {next(shares)} " in SEARCH
     more = effect(pairs)
-    assert f"{more.value:.1f}x the steps of annealing ({more.low:.1f}x to {more.high:.1f}x)" in said
+    assert f"{more.value:.1f}x the steps of annealing ({more.low:.1f}x to {more.high:.1f}x)" in SEARCH
     both = [pairs[at] for at in near["SA+greedy"] & near["PPO+greedy"]]
-    assert f"In the {len(both)} pairs where both succeed, PPO takes {np.exp(np.mean(both)):.1f}x as many" in said
+    assert f"In the {len(both)} pairs where both succeed, PPO takes {np.exp(np.mean(both)):.1f}x as many" in SEARCH
 
 
 def test_a_calibration_makes_a_tuned_network_in_a_minute() -> None:
-    said = " ".join((RESULTS / "search.md").read_text().split())
     (row,) = rows("search/factorial_zen4.csv", network="resnet18", engine="anole, 4 trials, calibrated")
-    assert float(row["ratio"]) < 1.02 and f"four trials a task take {float(row['seconds']):.0f} s" in said
+    assert float(row["ratio"]) < 1.02 and f"four trials a task take {float(row['seconds']):.0f} s" in SEARCH
 
 
 def test_results_after_equal_seconds_match_their_file() -> None:
-    said = " ".join((RESULTS / "search.md").read_text().split())
     found = {(row["network"], row["engine"]): row for row in rows("search/minute_zen4.csv")}
 
     def ratios(network: str, *engines: str) -> Iterator[str]:
@@ -500,29 +493,28 @@ def test_results_after_equal_seconds_match_their_file() -> None:
     assert (
         "ResNet-18 by `chameleon` takes {}x as long as by `anole`, by `autotvm` {}x and by `adatune` {}x;"
         " untuned {}x, OpenVINO {}x, ONNX Runtime {}x.".format(*islice(of_resnet, 6))
-    ) in said
+    ) in SEARCH
     assert (
         "`random` with 128 trials a task comes to {}x, `anole` with up to 128 to {}x.".format(*of_resnet)
         + " `anole` takes {} s and `random` {} s".format(
             *(f"{float(found['resnet18', tuner]['seconds']):.0f}" for tuner in ("anole", "random"))
         )
-    ) in said
+    ) in SEARCH
     both = (*ratios("squeezenet1_1", *rivals[:2]), *ratios("squeezenet1_1", "anole, no trials"))
     assert both[0] == both[1]
-    assert f"SqueezeNet takes {both[0]}x as long by `autotvm` and by `chameleon`, and untuned {both[2]}x" in said
+    assert f"SqueezeNet takes {both[0]}x as long by `autotvm` and by `chameleon`, and untuned {both[2]}x" in SEARCH
     short = found["resnet18", "anole, 20 s"]
     assert (
         f"complete after {float(short['seconds']):.0f} s. It takes {float(short['ratio']):.2f}x and, timed again,"
         f" {float(short['ratio_again']):.2f}x as long"
-    ) in said
+    ) in SEARCH
     again = [float(row["ratio_again"]) / float(row["ratio"]) for row in found.values() if row["ratio_again"]]
-    assert f"differed by up to {100 * max(max(each, 1 / each) - 1 for each in again):.0f} %" in said
+    assert f"differed by up to {100 * max(max(each, 1 / each) - 1 for each in again):.0f} %" in SEARCH
 
 
 def test_results_of_small_spaces_match_their_file() -> None:
     from benchmarks.search.layers import LIVE, space_of
 
-    said = " ".join((RESULTS / "search.md").read_text().split())
     figures = []
     for space, variant in (("AutoTVM's", "SA+greedy"), ("open", "AutoTVM, 16 iterations")):
         own = rows("search/layers.csv", space=space, variant=variant, seed="0")
@@ -530,11 +522,11 @@ def test_results_of_small_spaces_match_their_file() -> None:
         mean = statistics.geometric_mean(float(row["ratio_at_end"]) for row in own)
         figures += [f"{1 / mean:.2f}x", f"{statistics.median_high(float(row['seconds']) for row in own):.0f}"]
     small, small_s, large, large_s = figures
-    assert f"make the code {small} as fast as untuned in {small_s} s a layer (256 trials)" in said
-    assert f"In open spaces they reach {large} in {large_s} s (1,024 trials)" in said
+    assert f"make the code {small} as fast as untuned in {small_s} s a layer (256 trials)" in SEARCH
+    assert f"In open spaces they reach {large} in {large_s} s (1,024 trials)" in SEARCH
     layers = sorted({job[0] for job in LIVE.jobs()})
     sizes = [space_of("cpu", layer, "AutoTVM's").size for layer in layers]
-    assert f"{min(sizes):,} to {max(sizes):,} configs for six layers" in said and len(layers) == 6
+    assert f"{min(sizes):,} to {max(sizes):,} configs for six layers" in SEARCH and len(layers) == 6
 
 
 def test_the_tables_of_ranges_match_their_file() -> None:

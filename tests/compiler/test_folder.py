@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -49,12 +49,9 @@ def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_not_reported_as_a_missing_compiler(tmp_path: Path) -> None:
-    class Full:
-        def export_library(self, path: str, **settings: Any) -> Any:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
+    full = Mock(export_library=Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
     with pytest.raises(BuildError, match=r"build: cannot be written: .*No space"), replace_folder(tmp_path / "build"):
-        write_library(tmp_path / "model.so", Full())
+        write_library(tmp_path / "model.so", full)
 
 
 WEIGHT = np.random.default_rng(0).standard_normal((64, 100)).astype(np.float32)

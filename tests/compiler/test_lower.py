@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-import tvm_ffi
 from tvm import relax, tirx
 
 from anole.compiler.lower import Choice, PackedWeights, lower
 from anole.extract.graph import find_layers, for_target
 from anole.ir.kernel_calls import anchor_workload
+from anole.ir.nodes import collect
 from anole.space import ALGORITHM
 from anole.targets import get_target
 from anole.targets.base import ANCHOR
@@ -46,13 +46,7 @@ def run(network: Any, module: tvm.IRModule) -> list[np.ndarray]:
 
 
 def is_anchor(func: tirx.PrimFunc) -> bool:
-    found = []
-
-    def visit(block: Any) -> None:
-        found.append(ANCHOR in block.annotations)
-
-    tvm_ffi.structural_walk(func.body, (tvm.s_tir.SBlock, visit))
-    return any(found)
+    return any(ANCHOR in block.annotations for block in collect(func.body, tvm.s_tir.SBlock))
 
 
 def is_parallel(func: tirx.PrimFunc) -> bool:

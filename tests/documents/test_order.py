@@ -81,16 +81,12 @@ def test_a_document_round_trips_including_order(
     assert to_ordered(encode(read_document(path, cls, "compile"))) == to_ordered(encode(written))
 
 
-class Dry:
-    dryrun = non_local_exec = remote_exec = False
-    cores = 1
-
-
 @given(document=values(Order))
 def test_an_argument_round_trips_including_order(tmp_path_factory: pytest.TempPathFactory, document: Order) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(tmp_path_factory.mktemp("project"))
-        answers = RuleInputs(lambda: None, Dry(), lambda _: None, lambda *_: None, {})  # type: ignore[arg-type, return-value]
+        workflow = types.SimpleNamespace(dryrun=False, non_local_exec=False, remote_exec=False, cores=1)
+        answers = RuleInputs(lambda: None, workflow, lambda _: None, lambda *_: None, {})  # type: ignore[arg-type, return-value]
         argument = as_argument(document)
         written = answers._argument(argument)
         read = decode(Order, Json().convert(written, None, None))

@@ -22,10 +22,6 @@ class Network(torch.nn.Module):
         self.forward = forward  # type: ignore[method-assign]
 
 
-def by_keywords(**inputs: int) -> Any:
-    return inputs["x"] - inputs["a"]
-
-
 @pytest.mark.parametrize(
     ("forward", "inputs", "expected"),
     [
@@ -36,7 +32,7 @@ def by_keywords(**inputs: int) -> Any:
         (lambda x, a, /: x - a, "ax", -9),
         (lambda x, /, *, a: x - a, "ax", -9),
         (lambda x, **others: x - others["a"] * others["b"], "bax", -999),
-        (by_keywords, "ax", -9),
+        (lambda **inputs: inputs["x"] - inputs["a"], "ax", -9),
         (lambda p, q: p - q, "ax", 9),
         (lambda *values: values[0] - values[1], "ax", 9),
         (lambda *values, **named: (values[0] - values[1], named), "ax", (9, {})),

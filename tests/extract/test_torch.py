@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -32,9 +33,7 @@ def test_untrained_batch_norms_are_not_trivial() -> None:
 
 
 def test_no_weights_are_downloaded_for_a_backbone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def download(*_: object, **__: object) -> None:
-        raise AssertionError("weights are downloaded")
-
+    download = Mock(side_effect=AssertionError("weights are downloaded"))
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", download)
     network = make_network(ModelSpec("net", "torchvision:lraspp_mobilenet_v3_large", X))
     assert "backbone.0.0.weight" in network.state_dict()

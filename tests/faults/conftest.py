@@ -86,11 +86,7 @@ def message_of(output: str) -> str:
 @pytest.fixture(scope="session")
 def built_project(once: Callable[..., Path]) -> Project:
     """A project for the accelerator after all stages, from models.yaml to the database."""
-
-    def fill(folder: Path) -> None:
-        write_project(folder, RECORDED, "npu").complete()
-
-    return Project(once("faults_built", fill))
+    return Project(once("faults_built", lambda folder: write_project(folder, RECORDED, "npu").complete()))
 
 
 @pytest.fixture(scope="session")

@@ -72,7 +72,7 @@ class Disk:
         if entry.name in ("create", "mkdir"):
             made: File | Folder = File() if entry.name == "create" else Folder()
             self._by_inode[entry.inode] = made
-            self._enter(entry.path, made)
+            self._folder(entry.path).pending.append({Path(entry.path).name: made})
         elif entry.name in ("write", "truncate"):
             file = self._by_inode[entry.inode]
             assert isinstance(file, File)
@@ -128,9 +128,6 @@ class Disk:
             folder = inner
         return folder
 
-    def _enter(self, path: str, node: File | Folder) -> None:
-        self._folder(path).pending.append({Path(path).name: node})
-
     def _nodes(self) -> list[File | Folder]:
         """Return all files and folders that may exist after a power loss."""
         found: dict[int, File | Folder] = {}
@@ -182,7 +179,8 @@ def sample_states(states: Sequence[State], most: int) -> list[State]:
         return list(states)
     seen, first, others = set(), [], []
     for state in reversed(states):
-        kept = [(name, data) for name, data in sorted(state.files.items()) if not _is_temporary(name)]
+        files = sorted(state.files.items())
+        kept = [(name, data) for name, data in files if ".tmp" not in name and not Path(name).name.startswith(".")]
         mark = hash((state.acknowledged, state.ended, tuple(kept)))
         (others if mark in seen else first).append(state)
         seen.add(mark)
@@ -190,10 +188,6 @@ def sample_states(states: Sequence[State], most: int) -> list[State]:
     if len(first) > most:
         return draw.sample(first, most)
     return first + draw.sample(others, most - len(first))
-
-
-def _is_temporary(name: str) -> bool:
-    return ".tmp" in name or Path(name).name.startswith(".")
 
 
 def _variants(node: File | Folder, draw: random.Random) -> list[object]:

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -124,20 +125,14 @@ class Fault:
     patience_s: float = PATIENCE_S
 
 
-def _to_group(number: signal.Signals) -> Callable[[Running], bool]:
-    def strike(running: Running) -> bool:
-        os.killpg(running.process.pid, number)
-        return True
-
-    return strike
+def _to_group(number: signal.Signals, running: Running) -> bool:
+    os.killpg(running.process.pid, number)
+    return True
 
 
-def _to_command(number: signal.Signals) -> Callable[[Running], bool]:
-    def strike(running: Running) -> bool:
-        running.process.send_signal(number)
-        return True
-
-    return strike
+def _to_command(number: signal.Signals, running: Running) -> bool:
+    running.process.send_signal(number)
+    return True
 
 
 def _to_stage(running: Running) -> bool:
@@ -148,18 +143,18 @@ def _to_stage(running: Running) -> bool:
 
 
 OF_STAGE = (
-    Fault("SIGKILL to the group", _to_group(signal.SIGKILL)),
-    Fault("SIGKILL to the process", _to_command(signal.SIGKILL)),
-    Fault("SIGTERM to the process", _to_command(signal.SIGTERM)),
-    Fault("SIGINT to the group", _to_group(signal.SIGINT)),
+    Fault("SIGKILL to the group", partial(_to_group, signal.SIGKILL)),
+    Fault("SIGKILL to the process", partial(_to_command, signal.SIGKILL)),
+    Fault("SIGTERM to the process", partial(_to_command, signal.SIGTERM)),
+    Fault("SIGINT to the group", partial(_to_group, signal.SIGINT)),
 )
 # If only Snakemake is killed, its running job may continue to its end.
 OF_SNAKEMAKE = (
-    Fault("SIGKILL to the group", _to_group(signal.SIGKILL)),
-    Fault("SIGKILL to snakemake alone", _to_command(signal.SIGKILL), patience_s=60.0),
+    Fault("SIGKILL to the group", partial(_to_group, signal.SIGKILL)),
+    Fault("SIGKILL to snakemake alone", partial(_to_command, signal.SIGKILL), patience_s=60.0),
     Fault("SIGKILL to its stage", _to_stage, patience_s=60.0),
-    Fault("SIGTERM to the group", _to_group(signal.SIGTERM), patience_s=60.0),
-    Fault("SIGINT to the group", _to_group(signal.SIGINT)),
+    Fault("SIGTERM to the group", partial(_to_group, signal.SIGTERM), patience_s=60.0),
+    Fault("SIGINT to the group", partial(_to_group, signal.SIGINT)),
 )
 
 

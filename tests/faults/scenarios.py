@@ -177,14 +177,6 @@ def dump_or_none(database: Path) -> dict[str, list[tuple[Any, ...]]] | None:
     return dump_of(database) if database.exists() else None
 
 
-def import_arguments(folder: Path) -> list[str]:
-    return ["import", str(folder / "there"), "--shards", str(folder / "here")]
-
-
-def import_database_arguments(folder: Path) -> list[str]:
-    return ["import", str(folder / "db/tuning.sqlite"), "--shards", str(folder / "here")]
-
-
 def two_machines(folder: Path) -> None:
     """Let another machine continue one run, tune another run differently, and tune a third one that is new here."""
     there = Project(folder)
@@ -246,7 +238,10 @@ def scenario(name: str, sample: Path) -> Scenario:
     def imported(folder: Path) -> None:
         require(trials_of(folder / "here") == trials_of(sample / "after/here"), "trials are missing")
 
-    arguments = import_database_arguments if name == "import a database" else import_arguments
+    def arguments(folder: Path) -> list[str]:
+        there = "db/tuning.sqlite" if name == "import a database" else "there"
+        return ["import", str(folder / there), "--shards", str(folder / "here")]
+
     return Scenario(two_machines, arguments, stand, imported)
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from .processes import Running
 
@@ -24,7 +22,7 @@ def why_no_small_disk() -> str | None:
     return None if done.returncode == 0 else f"no private mounts: {done.stderr.strip()}"
 
 
-class SmallDisk:
+class SmallDisk(AbstractContextManager["SmallDisk"]):
     """A disk mounted on an empty folder in a private namespace; a context manager that removes it.
 
     Only the commands that it starts see it there; for this process, its path is `seen`.
@@ -37,12 +35,7 @@ class SmallDisk:
         assert self._holder.stdout is not None and self._holder.stdout.readline() == b"mounted\n"
         self.seen = Path(f"/proc/{self._holder.pid}/root{folder}")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._holder.kill()
         self._holder.communicate()
 

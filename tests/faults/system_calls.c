@@ -146,27 +146,18 @@ static int opened(int at, const char *path, int flags, int mode) {
     return descriptor;
 }
 
-#define OPEN(name)                                                        \
-    int name(const char *path, int flags, ...) {                          \
-        va_list rest;                                                     \
-        va_start(rest, flags);                                            \
-        int mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, int) : 0; \
-        va_end(rest);                                                     \
-        return opened(AT_FDCWD, path, flags, mode);                       \
-    }
-OPEN(open)
-OPEN(open64)
-
-#define OPENAT(name)                                                      \
-    int name(int at, const char *path, int flags, ...) {                  \
+#define OPEN(name, at, ...)                                               \
+    int name(__VA_ARGS__, ...) {                                          \
         va_list rest;                                                     \
         va_start(rest, flags);                                            \
         int mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, int) : 0; \
         va_end(rest);                                                     \
         return opened(at, path, flags, mode);                             \
     }
-OPENAT(openat)
-OPENAT(openat64)
+OPEN(open, AT_FDCWD, const char *path, int flags)
+OPEN(open64, AT_FDCWD, const char *path, int flags)
+OPEN(openat, at, int at, const char *path, int flags)
+OPEN(openat64, at, int at, const char *path, int flags)
 
 /* The descriptor is closed even if the call fails. */
 int close(int descriptor) {

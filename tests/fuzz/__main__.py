@@ -11,8 +11,8 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import atheris
@@ -45,7 +45,7 @@ def main() -> None:
     with folder_in_memory() as folder:
         readers = Readers(Path(folder))
         if given.input is not None:
-            only_expected_errors(readers.by_name[given.reader])(given.input.read_bytes())
+            read_input(readers.by_name[given.reader], given.input.read_bytes())
             return
         child = os.fork()
         if child == 0:
@@ -54,14 +54,10 @@ def main() -> None:
     sys.exit(os.waitstatus_to_exitcode(status))
 
 
-def only_expected_errors(read: Reader) -> Callable[[bytes], None]:
-    """Wrap a reader to suppress `AnoleError`, which invalid inputs may raise."""
-
-    def expected(data: bytes) -> None:
-        with suppress(AnoleError):
-            read(data)
-
-    return expected
+def read_input(read: Reader, data: bytes) -> None:
+    """Call a reader, and suppress `AnoleError`, which invalid inputs may raise."""
+    with suppress(AnoleError):
+        read(data)
 
 
 def fuzz(readers: Readers, name: str, seconds: int) -> None:
@@ -84,7 +80,7 @@ def fuzz(readers: Readers, name: str, seconds: int) -> None:
         structured = changed(data, name, seed) if seed % 2 else None
         return structured[:max_size] if structured is not None else atheris.Mutate(data, max_size)
 
-    read = only_expected_errors(readers.by_name[name])
+    read = partial(read_input, readers.by_name[name])
     atheris.Setup([sys.argv[0], *flags, str(corpus)], read, custom_mutator=mutate)
     atheris.Fuzz()
 

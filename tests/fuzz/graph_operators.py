@@ -87,11 +87,7 @@ def _on(*dtypes: str, rank: int | tuple[int, ...] | None = None) -> Callable[[_O
 
 
 def _unary(operator: str, *dtypes: str, **attributes: Any) -> Operator:
-    @_on(*(dtypes or ("float32",)))
-    def make(source: Source, value: Value) -> Choice | None:
-        return Choice(operator, [value], attributes)
-
-    return make
+    return _on(*(dtypes or ("float32",)))(lambda _, value: Choice(operator, [value], attributes))
 
 
 def _within(operator: str, low: float, high: float) -> Operator:
@@ -208,12 +204,8 @@ def _topk(source: Source, value: Value) -> Choice | None:
 
 def _along(operator: str, **attributes: Any) -> Operator:
     """Make an operator on floats along an axis."""
-
-    @_on("float32", rank=(1, 2, 3, 4))
-    def make(source: Source, value: Value) -> Choice | None:
-        return Choice(operator, [value], {"axis": _axis(source, value), **attributes})
-
-    return make
+    on_floats = _on("float32", rank=(1, 2, 3, 4))
+    return on_floats(lambda source, value: Choice(operator, [value], {"axis": _axis(source, value), **attributes}))
 
 
 @_on("float32", rank=(2, 3, 4))

@@ -78,10 +78,6 @@ def test_a_variant_changes_every_task_with_enough_candidates(made: dict[str, Any
         assert (each.run_key, each.rivals) == (made[key].run_key, made[key].rivals)
 
 
-def built_task(key: str, matched: str) -> BuiltTask:
-    return BuiltTask(key, key, 1, 1, (), None, matched, None, None, None)
-
-
 def build_of(tasks: tuple[BuiltTask, ...], kernels: tuple[BuiltKernel, ...]) -> Build:
     return Build(
         name="net",
@@ -108,7 +104,10 @@ kernels = st.lists(st.tuples(st.none() | keys, st.integers(1, 4), st.none() | se
 @given(kernels, st.sets(keys))
 def test_the_time_of_a_task_covers_all_its_kernels(rows: list[tuple[Any, int, Any]], tuned: set[str]) -> None:
     build = build_of(
-        tasks=tuple(built_task(key, "tuned" if key in tuned else "default") for key in "abcd"),
+        tasks=tuple(
+            BuiltTask(key, key, 1, 1, (), None, "tuned" if key in tuned else "default", None, None, None)
+            for key in "abcd"
+        ),
         kernels=tuple(BuiltKernel(f"k{at}", calls, key, (), 1, 1) for at, (key, calls, _) in enumerate(rows)),
     )
     kernels_s = {f"k{at}": taken_s for at, (*_, taken_s) in enumerate(rows) if taken_s is not None}

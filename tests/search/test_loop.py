@@ -380,9 +380,8 @@ def test_a_search_stops_after_max_iterations_even_if_interrupted(bowl):
 
 
 def test_a_search_with_only_failures_stops_if_min_gain_is_set(bowl):
-    def fail(batch):
-        return [Measurement(Status.RUN_ERROR, "no luck") for _ in batch]
-
-    session = Session(bowl, replace(QUICK["random"], min_gain=0.02), 600, measure=fail).run()
+    failure = Measurement(Status.RUN_ERROR, "no luck")
+    settings = replace(QUICK["random"], min_gain=0.02)
+    session = Session(bowl, settings, 600, measure=lambda batch: [failure] * len(batch)).run()
     # Each 24 failures halve the expected gain; 138 is the first multiple of 6 after 24 log2(1 / 0.02) = 135.5.
     assert session.best is None and len(session.trials) == 138

@@ -59,14 +59,11 @@ times = st.datetimes().map(lambda time: time.isoformat(timespec="milliseconds") 
 def trial_lists(draw: st.DrawFn) -> list[Trial]:
     distinct = draw(st.lists(configs, max_size=6, unique_by=lambda config: json.dumps(config, sort_keys=True)))
     found = [draw(measurements) for _ in distinct]
+    speeds = [speed_of(measurement.latency_s) if measurement.latency_s else None for measurement in found]
     return [
-        Trial(number, draw(st.integers(0, 9)), config, found[number], draw(seconds), speed(found[number]), draw(times))
+        Trial(number, draw(st.integers(0, 9)), config, found[number], draw(seconds), speeds[number], draw(times))
         for number, config in enumerate(distinct)
     ]
-
-
-def speed(measurement: Measurement) -> float | None:
-    return speed_of(measurement.latency_s) if measurement.latency_s else None
 
 
 confirmations = st.builds(Confirmation, configs, measurements, st.integers(0, 1000), st.integers(0, 10), times)

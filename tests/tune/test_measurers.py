@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
 from anole.tune.measurers import Measurers
@@ -61,11 +63,8 @@ def test_only_the_most_recently_used_measurers_stay_open(events):
 
 
 def test_a_measurer_that_cannot_start_is_not_kept(events):
-    def fail():
-        raise OSError("no room")
-
     with Measurers() as measurers:
         with pytest.raises(OSError, match="no room"):
-            measurers.of("a", fail)
+            measurers.of("a", Mock(side_effect=OSError("no room")))
         use(measurers, "a", events)
     assert events == ["+a", "-a"]

@@ -11,6 +11,7 @@ import sys
 from contextlib import suppress
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,31 +49,21 @@ def test_a_terminal_shows_a_bar() -> None:
     assert re.search(r"conv2d \[64\] 56x56 ━+ 64/64 best 96.0 GFLOP/s, 8 failed, 0:00:00 left", last)
 
 
-class Clock:
-    """A clock that tests advance."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records]
 
 
 @pytest.fixture
-def clock(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The clock of the log lines, which only moves when the test advances it."""
     caplog.set_level(logging.INFO)
-    clock = Clock()
-    monkeypatch.setattr(module.time, "monotonic", clock)
+    clock = SimpleNamespace(now_s=1000.0)
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock.now_s)
     return clock
 
 
 def test_log_lines_are_one_second_or_five_percent_of_the_time_apart(
-    caplog: pytest.LogCaptureFixture, clock: Clock
+    caplog: pytest.LogCaptureFixture, clock: SimpleNamespace
 ) -> None:
     with Progress("dense", 8000) as progress:
         for done in range(8001):
@@ -103,7 +94,7 @@ DONE = "dense: 8/8, best 24.0 GFLOP/s, 0 failed"
     ],
 )
 def test_the_first_and_the_last_line_show_the_state(
-    caplog: pytest.LogCaptureFixture, clock: Clock, updates: list[tuple[Any, ...] | None], lines: list[str]
+    caplog: pytest.LogCaptureFixture, clock: SimpleNamespace, updates: list[tuple[Any, ...] | None], lines: list[str]
 ) -> None:
     with suppress(KeyboardInterrupt), Progress("dense", 8) as progress:
         for update in updates:
@@ -114,7 +105,7 @@ def test_the_first_and_the_last_line_show_the_state(
     assert lines_of(caplog) == lines
 
 
-def test_an_interrupted_stage_logs_its_last_state(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
+def test_an_interrupted_stage_logs_its_last_state(caplog: pytest.LogCaptureFixture, clock: SimpleNamespace) -> None:
     with pytest.raises(KeyboardInterrupt), Progress("dense", 1000) as progress:
         progress.update(40, 10.0, 0)
         clock.now_s += 10

@@ -201,11 +201,6 @@ def write_two(project: Project) -> None:
     project.write({"tiny": torch, "chain": {"source": "onnx:chain.onnx"}})
 
 
-def write_one(project: Project) -> None:
-    """Write a network with a single convolution."""
-    project.write_chain(16)
-
-
 @pytest.fixture(scope="session")
 def tuned_two(once: Callable[..., Path]) -> tuple[Project, Outcome]:
     folder = once("two", partial(tune, write=write_two))
@@ -220,7 +215,7 @@ def two(tuned_two: tuple[Project, Outcome], tmp_path: Path) -> Project:
 @pytest.fixture
 def one(once: Callable[..., Path], tmp_path: Path) -> Project:
     """A single convolution, tuned."""
-    return Project(once("one", partial(tune, write=write_one))).copy(tmp_path)
+    return Project(once("one", partial(tune, write=lambda project: project.write_chain(16)))).copy(tmp_path)
 
 
 @pytest.fixture

@@ -73,12 +73,9 @@ def finished(empty_project: Callable[[str], Any], environment: Mapping[str, str]
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
     state = Path(environment["KUBECTL_STATE"])
-    manifests = {path.stem: json.loads(path.read_text()) for path in sorted(state.glob("*.json"), key=_number)}
+    paths = sorted(state.glob("*.json"), key=lambda path: path.stem.rpartition("-")[2])
+    manifests = {path.stem: json.loads(path.read_text()) for path in paths}
     return Finished(project.folder, done.stdout, manifests, state)
-
-
-def _number(path: Path) -> str:
-    return path.stem.rpartition("-")[2]
 
 
 def test_the_workflow_is_done_with_one_job_for_a_group(finished: Finished) -> None:

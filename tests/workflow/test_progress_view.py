@@ -73,10 +73,6 @@ def output_of(folder: Path, *arguments: str, **variables: str) -> tuple[int, str
     return process.returncode, output.decode()
 
 
-def terminal_output(folder: Path, **variables: str) -> str:
-    return terminal_output_of(lambda terminal: snakemake(folder, stderr=terminal, **variables))
-
-
 def test_without_a_terminal_each_job_is_one_plain_line(tmp_path: Path) -> None:
     code, output = output_of(tmp_path)
     lines = output.splitlines()
@@ -95,7 +91,7 @@ def test_without_a_terminal_each_job_is_one_plain_line(tmp_path: Path) -> None:
 @pytest.mark.guard
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_on_a_terminal_the_progress_is_at_the_bottom(tmp_path: Path, no_color: str) -> None:
-    output = terminal_output(tmp_path, NO_COLOR=no_color)
+    output = terminal_output_of(lambda terminal: snakemake(tmp_path, stderr=terminal, NO_COLOR=no_color))
     has_colors = bool(re.search(r"\x1b\[(?:\d+;)*3\d[;m]", output))
     assert has_colors is not bool(no_color)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output).replace("\r", "\n")

@@ -7,6 +7,7 @@ command itself reports mistakes in the project.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +17,15 @@ from click.shell_completion import CompletionItem
 from anole.documents.layout import BUILDS
 from anole.search import DEFAULT_PRESET, PRESET_NAMES
 
-Candidates = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
-
-def _completes(names: Callable[[click.Context], Iterable[str]]) -> Candidates:
-    """Return a function that completes the typed text to names; it returns nothing if listing names fails."""
-
-    def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        try:
-            return [CompletionItem(name) for name in names(context) if name.startswith(incomplete)]
-        except Exception:  # a message would appear in the middle of the command line
-            return []
-
-    return complete
+def _complete(
+    names: Callable[[click.Context], Iterable[str]], context: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Complete the typed text to names; return nothing if listing names fails."""
+    try:
+        return [CompletionItem(name) for name in names(context) if name.startswith(incomplete)]
+    except Exception:  # a message would appear in the middle of the command line
+        return []
 
 
 def _project(context: click.Context) -> dict[str, Any]:
@@ -53,11 +50,11 @@ def _builds(context: click.Context) -> list[str]:
     return [str(name) for name in names if name not in typed_before]
 
 
-builds = _completes(_builds)
-accelerators = _completes(lambda context: _project(context).get("accelerators") or ())
-models = _completes(lambda context: _project(context).get("models") or ())
-targets = _completes(lambda context: _project(context).get("targets") or ())
-presets = _completes(lambda _: PRESET_NAMES)
+builds = partial(_complete, _builds)
+accelerators = partial(_complete, lambda context: _project(context).get("accelerators") or ())
+models = partial(_complete, lambda context: _project(context).get("models") or ())
+targets = partial(_complete, lambda context: _project(context).get("targets") or ())
+presets = partial(_complete, lambda _: PRESET_NAMES)
 
 
 def build_folders(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:

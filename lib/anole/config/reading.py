@@ -254,11 +254,7 @@ def _nodes(node: Node) -> dict[str, str | int]:
     for name, item in entry.items():
         if not name.isidentifier() or name in OWN_RESOURCES:
             raise item.error("is not a resource that chooses a node; use for example `partition` or `node_selector`")
-    return {name: _resource(item) for name, item in entry.items()}
-
-
-def _resource(node: Node) -> str | int:
-    return node.text() if isinstance(node.value, str) else node.whole(least=0)
+    return {name: item.text() if isinstance(item.value, str) else item.whole(least=0) for name, item in entry.items()}
 
 
 def _build(

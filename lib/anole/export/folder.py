@@ -87,7 +87,10 @@ def _template_values(network: Network, version: str, prefix: str) -> dict[str, o
         "levels": ", ".join(_quote(level.name) for level in network.levels),
         "example_settings": "0" if is_embedded else f".weights = {file}",
         "example_weights": "NULL" if is_embedded else f"argc > 1 ? argv[1] : {file}",
-        "buffers": "\n".join(_buffer_lines(macro_prefix, network)),
+        "buffers": "\n".join(
+            f"static _Alignas(64) unsigned char {kind}_{number}[{macro_prefix}_{kind.upper()}_{number}_BYTES];"
+            for kind, number, _ in _tensors(network)
+        ),
         "input_list": ", ".join(f"{{input_{i}, sizeof input_{i}}}" for i in range(len(network.inputs))),
         "output_list": ", ".join(f"{{output_{i}, sizeof output_{i}}}" for i in range(len(network.outputs))),
         "python_inputs": _python_tensors(network.inputs),
@@ -129,11 +132,6 @@ def _range_notes(macro_prefix: str, network: Network) -> Iterator[str]:
         yield f"#define {macro_prefix}_RANGE_{number}_NAME {_quote(name)}\n"
         yield f"#define {macro_prefix}_RANGE_{number}_LEAST {sizes.min}\n"
         yield f"#define {macro_prefix}_RANGE_{number}_MOST {sizes.max}\n\n"
-
-
-def _buffer_lines(macro_prefix: str, network: Network) -> Iterator[str]:
-    for kind, number, _ in _tensors(network):
-        yield f"static _Alignas(64) unsigned char {kind}_{number}[{macro_prefix}_{kind.upper()}_{number}_BYTES];"
 
 
 def _python_tensors(infos: Sequence[TensorInfo]) -> str:

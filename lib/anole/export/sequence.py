@@ -10,11 +10,11 @@ from math import prod
 from typing import Any
 
 import tvm
-import tvm_ffi
 from numpy.typing import NDArray
 from tvm import ir, relax, tirx
 
 from anole.errors import ExportError
+from anole.ir.nodes import collect
 from anole.ir.symbols import largest, name_of, varying_texts
 
 ITEM_BYTES = {
@@ -191,9 +191,7 @@ def check_kernels(module: tvm.IRModule, names: list[str]) -> None:
         ExportError: a kernel calls one; the message names the kernel and the function.
     """
     for name in names:
-        calls: list[Any] = []
-        tvm_ffi.structural_walk(module[name].body, (ir.Call, calls.append))
-        for call in calls:
+        for call in collect(module[name].body, ir.Call):
             if isinstance(call.op, ir.Op) and "packed" in call.op.name and call.args:
                 callee = getattr(call.args[0], "value", call.args[0])
                 raise ExportError(f"kernel {name} calls {callee} of TVM's runtime, which cannot be exported to C")

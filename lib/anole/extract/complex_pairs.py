@@ -129,19 +129,11 @@ def _map_parts(emit: _Emitter, data: Any, *args: Any, **kwargs: Any) -> Any:
     return emit(emit.node.target, real, *args), emit(emit.node.target, imaginary, *args)
 
 
-def _convert(emit: _Emitter, data: Any, **kwargs: Any) -> Any:
-    return emit.parts(data) if kwargs == {"dtype": torch.complex64} else None
-
-
 def _concatenate(emit: _Emitter, data: Sequence[Any], axis: int = 0) -> Any:
     if any(operand not in emit.pairs for operand in data):
         return None
     real, imaginary = zip(*(emit.pairs[operand] for operand in data), strict=True)
     return emit(_aten.cat.default, list(real), axis), emit(_aten.cat.default, list(imaginary), axis)
-
-
-def _pad(emit: _Emitter, data: Any, sides: Sequence[int], value: float = 0) -> Any:
-    return None if value else _map_parts(emit, data, sides)
 
 
 def _add(emit: _Emitter, left: Any, right: Any, *, alpha: float = 1, sign: int = 1) -> Any:
@@ -247,7 +239,9 @@ _REWRITES: dict[Any, Callable[..., Any]] = {
     _aten.view_as_real.default: _as_real,
     _aten.view_as_complex.default: lambda emit, data: tuple(emit(_aten.select.int, data, -1, i) for i in (0, 1)),
     _aten.complex.default: lambda emit, real, imaginary: (real, imaginary),
-    _aten._to_copy.default: _convert,
+    _aten._to_copy.default: lambda emit, data, **kwargs: (
+        emit.parts(data) if kwargs == {"dtype": torch.complex64} else None
+    ),
     _aten.real.default: lambda emit, data: emit.parts(data)[0],
     _aten.imag.default: lambda emit, data: emit.parts(data)[1],
     _aten.abs.default: _absolute,
@@ -262,7 +256,7 @@ _REWRITES: dict[Any, Callable[..., Any]] = {
     _aten.matmul.default: _multiply,
     _aten.div.Tensor: _divide,
     _aten.cat.default: _concatenate,
-    _aten.constant_pad_nd.default: _pad,
+    _aten.constant_pad_nd.default: lambda emit, data, sides, value=0: None if value else _map_parts(emit, data, sides),
     **dict.fromkeys(
         (
             *(_aten.alias.default, _aten.clone.default, _aten.expand.default, _aten.flip.default),

@@ -28,14 +28,10 @@ def _three_arguments(node: torch.fx.Node) -> list[Any]:
     return [*node.args, *[None] * (3 - len(node.args))]
 
 
-def _reduction_converter(operator: Callable[..., ir.Expr]) -> Callable[[torch.fx.Node, Any], ir.Expr]:
-    """Return the converter of a maximum or minimum along some or all axes."""
-
-    def convert(node: torch.fx.Node, importer: Any) -> ir.Expr:
-        data, axes, keeps = _three_arguments(node)
-        return importer.block_builder.emit(operator(importer.env[data], axes or None, keepdims=bool(keeps)))
-
-    return convert
+def _reduce(operator: Callable[..., ir.Expr], node: torch.fx.Node, importer: Any) -> ir.Expr:
+    """Convert a maximum or minimum along some or all axes."""
+    data, axes, keeps = _three_arguments(node)
+    return importer.block_builder.emit(operator(importer.env[data], axes or None, keepdims=bool(keeps)))
 
 
 def _resize_nearest(node: torch.fx.Node, importer: Any) -> ir.Expr:
@@ -66,36 +62,28 @@ def nearest_indices(inputs: int, outputs: int, factor: float | None) -> NDArray[
     return indices.astype(np.int64)
 
 
-def _max_pool_converter(rank: int) -> Callable[[torch.fx.Node, Any], ir.Expr]:
-    """Return the converter of a max pool; an empty stride means the kernel's size, which TVM's importer misreads."""
+def _max_pool(rank: int, node: torch.fx.Node, importer: Any) -> ir.Expr:
+    """Convert a max pool; an empty stride means the kernel's size, which TVM's importer misreads."""
     pool, layout = (relax.op.nn.max_pool2d, "NCHW") if rank == 2 else (relax.op.nn.max_pool3d, "NCDHW")
-
-    def convert(node: torch.fx.Node, importer: Any) -> ir.Expr:
-        args, defaults = _arguments(node), [[], [0], [1], False]
-        data_node, kernel, stride, padding, dilation, ceil = args + defaults[len(args) - 2 :]
-        data, emit = importer.env[data_node], importer.block_builder.emit
-        is_single = len(extents(data)) == rank + 1
-        data = emit(relax.op.expand_dims(data, 0)) if is_single else data
-        pooled = emit(pool(data, kernel, stride or kernel, padding, dilation, ceil, layout=layout))
-        return emit(relax.op.squeeze(pooled, 0)) if is_single else pooled
-
-    return convert
+    args, defaults = _arguments(node), [[], [0], [1], False]
+    data_node, kernel, stride, padding, dilation, ceil = args + defaults[len(args) - 2 :]
+    data, emit = importer.env[data_node], importer.block_builder.emit
+    is_single = len(extents(data)) == rank + 1
+    data = emit(relax.op.expand_dims(data, 0)) if is_single else data
+    pooled = emit(pool(data, kernel, stride or kernel, padding, dilation, ceil, layout=layout))
+    return emit(relax.op.squeeze(pooled, 0)) if is_single else pooled
 
 
-def _normalization_converter(method: str) -> Callable[[torch.fx.Node, Any], ir.Expr]:
-    """Return the converter of a normalization that also returns its means and scales, which TVM's importer omits."""
-
-    def convert(node: torch.fx.Node, importer: Any) -> ir.Expr:
-        normal = getattr(importer, method)(node)
-        if all(user.args[1] == 0 for user in node.users):
-            return normal
-        emit, shape, eps = importer.block_builder.emit, list(node.meta["val"][1].shape), _arguments(node)[-1]
-        rows = emit(relax.op.reshape(importer.env[node.args[0]], [prod(shape), -1]))
-        variance = emit(relax.op.add(emit(relax.op.variance(rows, -1)), relax.const(eps, "float32")))
-        statistics = (emit(relax.op.mean(rows, -1)), emit(relax.op.rsqrt(variance)))
-        return emit(relax.Tuple([normal, *(emit(relax.op.reshape(statistic, shape)) for statistic in statistics)]))
-
-    return convert
+def _normalize(method: str, node: torch.fx.Node, importer: Any) -> ir.Expr:
+    """Convert a normalization that also returns its means and scales, which TVM's importer omits."""
+    normal = getattr(importer, method)(node)
+    if all(user.args[1] == 0 for user in node.users):
+        return normal
+    emit, shape, eps = importer.block_builder.emit, list(node.meta["val"][1].shape), _arguments(node)[-1]
+    rows = emit(relax.op.reshape(importer.env[node.args[0]], [prod(shape), -1]))
+    variance = emit(relax.op.add(emit(relax.op.variance(rows, -1)), relax.const(eps, "float32")))
+    statistics = (emit(relax.op.mean(rows, -1)), emit(relax.op.rsqrt(variance)))
+    return emit(relax.Tuple([normal, *(emit(relax.op.reshape(statistic, shape)) for statistic in statistics)]))
 
 
 def _grid_sample(node: torch.fx.Node, importer: Any) -> ir.Expr:
@@ -187,11 +175,7 @@ _SIGMOID, _TANH, _RELU = (Activation(name) for name in ("sigmoid", "tanh", "relu
 
 def _recurrent_converter(cell: Cell, *activations: Activation) -> Callable[[Any, Any], tuple[relax.Expr, ...]]:
     """Return the converter of a recurrent operator with these activation functions."""
-
-    def convert(node: Any, importer: Any) -> tuple[relax.Expr, ...]:
-        return _Layers(cell, activations, node, importer).convert()
-
-    return convert
+    return lambda node, importer: _Layers(cell, activations, node, importer).convert()
 
 
 class _Layers:
@@ -199,7 +183,7 @@ class _Layers:
 
     def __init__(self, cell: Cell, activations: Sequence[Activation], node: Any, importer: Any) -> None:
         data, states, weights, has_biases, n_layers, _, _, is_bidirectional, batch_first = node.args
-        env, self._builder = importer.env, importer.block_builder
+        env, self._builder, self._emit = importer.env, importer.block_builder, importer.block_builder.emit
         self._data = env[data]
         self._states = [env[state] for state in (states if cell == "lstm" else [states])]
         self._weights = [env[weight] for weight in weights]
@@ -261,9 +245,6 @@ class _Layers:
     def _concatenate(self, values: Sequence[ir.Expr]) -> ir.Expr:
         return values[0] if len(values) == 1 else self._emit(relax.op.concat(list(values), 0))
 
-    def _emit(self, value: ir.Expr) -> relax.Var:
-        return self._builder.emit(value)
-
 
 def _scatter_reduce(node: torch.fx.Node, importer: Any) -> ir.Expr:
     data, axis, index, values, reduce = _arguments(node)
@@ -273,8 +254,8 @@ def _scatter_reduce(node: torch.fx.Node, importer: Any) -> ir.Expr:
 
 
 CONVERTERS: dict[str, Callable[[torch.fx.Node, Any], ir.Expr]] = {
-    "amax.default": _reduction_converter(relax.op.max),
-    "amin.default": _reduction_converter(relax.op.min),
+    "amax.default": partial(_reduce, relax.op.max),
+    "amin.default": partial(_reduce, relax.op.min),
     "grid_sampler_2d.default": _grid_sample,
     "index.Tensor": _index,
     "gru.input": _recurrent_converter("gru", _SIGMOID, _TANH),
@@ -282,10 +263,10 @@ CONVERTERS: dict[str, Callable[[torch.fx.Node, Any], ir.Expr]] = {
     "lstm.input": _recurrent_converter("lstm", _SIGMOID, _TANH, _TANH),
     "rnn_relu.input": _recurrent_converter("rnn", _RELU),
     "rnn_tanh.input": _recurrent_converter("rnn", _TANH),
-    "max_pool2d.default": _max_pool_converter(2),
-    "max_pool3d.default": _max_pool_converter(3),
-    "native_group_norm.default": _normalization_converter("_native_group_norm"),
-    "native_layer_norm.default": _normalization_converter("_native_layer_norm"),
+    "max_pool2d.default": partial(_max_pool, 2),
+    "max_pool3d.default": partial(_max_pool, 3),
+    "native_group_norm.default": partial(_normalize, "_native_group_norm"),
+    "native_layer_norm.default": partial(_normalize, "_native_layer_norm"),
     "permute.default": _permute,
     **dict.fromkeys(_LSHIFTS, _shift_converter(is_right=False)),
     **dict.fromkeys(_RSHIFTS, _shift_converter(is_right=True)),

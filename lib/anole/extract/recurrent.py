@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import numpy as np
 from tvm import ir, relax
@@ -67,7 +66,8 @@ def emit_recurrence(builder: relax.BlockBuilder, recurrence: Recurrence, operand
 
 class _Emitter:
     def __init__(self, builder: relax.BlockBuilder, recurrence: Recurrence, operands: Operands) -> None:
-        self._builder, self._spec, self._operands = builder, recurrence, operands
+        self._builder, self._emit = builder, builder.emit
+        self._spec, self._operands = recurrence, operands
         self._columns = recurrence.directions * recurrence.gates * recurrence.padded
 
     def results(self) -> list[relax.Var]:
@@ -84,9 +84,10 @@ class _Emitter:
         }
         function = self._builder.add_func(recurrent_kernel(spec), spec.cell)
         types = [relax.TensorType(result.shape, result.dtype) for result in spec.results]
-        arguments = [self._bind(values[parameter.name]) for parameter in spec.parameters]
-        outputs = self._builder.emit(relax.call_tir(function, arguments, types))
-        return [self._builder.emit(relax.TupleGetItem(outputs, index)) for index in range(len(types))]
+        operands_in_order = [values[parameter.name] for parameter in spec.parameters]
+        arguments = [value if isinstance(value, relax.Var) else self._emit(value) for value in operands_in_order]
+        outputs = self._emit(relax.call_tir(function, arguments, types))
+        return [self._emit(relax.TupleGetItem(outputs, index)) for index in range(len(types))]
 
     def _project_inputs(self) -> ir.Expr:
         """Multiply all inputs with the weights W, and add the biases."""
@@ -175,12 +176,6 @@ class _Emitter:
 
     def _reshape(self, value: ir.Expr, shape: Sequence[int]) -> ir.Expr:
         return value if extents(value) == list(shape) else self._emit(relax.op.reshape(value, list(shape)))
-
-    def _emit(self, value: ir.Expr) -> relax.Var:
-        return self._builder.emit(value)
-
-    def _bind(self, value: Any) -> ir.Expr:
-        return value if isinstance(value, relax.Var) else self._emit(value)
 
 
 def _zeros(*shape: int, dtype: str = "float32") -> ir.Expr:

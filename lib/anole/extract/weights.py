@@ -45,15 +45,10 @@ _MIN_SCALE = 0.1
 """Smaller scales are randomized around 0.5: a scale of 1e-6 would hide its layer and, with a shift, also the input."""
 
 
-def call_by_position(network: torch.nn.Module, arguments: Sequence[torch.Tensor]) -> Any:
-    """Run a network on positional arguments."""
-    return network(*arguments)
-
-
 def randomize_weights(
     network: torch.nn.Module,
     arguments: Sequence[torch.Tensor],
-    call: Callable[[torch.nn.Module, Sequence[torch.Tensor]], Any] = call_by_position,
+    call: Callable[[torch.nn.Module, Sequence[torch.Tensor]], Any] = lambda network, arguments: network(*arguments),
 ) -> None:
     """Randomize a network's weights in place, the same in every process, to make its outputs depend on its inputs.
 

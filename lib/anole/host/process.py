@@ -13,7 +13,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
@@ -59,7 +59,7 @@ def prepare(preload: Sequence[str]) -> None:
     forkserver.ensure_running()
 
 
-class Worker:
+class Worker(AbstractContextManager["Worker"]):
     """An isolated process that runs one call at a time and is replaced when it dies.
 
     Args:
@@ -83,19 +83,13 @@ class Worker:
         self._start, self._environment = start, dict(environment or {})
         self._calls_before_restart, self._grace_s = calls_before_restart, grace_s
         self._context = _context(preload)
+        self.connection: Connection
+        """The connection that becomes readable when a call has ended, for waiting for several workers."""
         self._process: Any = None
         self._ready = False
 
-    def __enter__(self) -> Worker:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.end()
-
-    @property
-    def connection(self) -> Connection:
-        """The connection that becomes readable when a call has ended, for waiting for several workers."""
-        return self._connection
 
     @property
     def pid(self) -> int:
@@ -126,7 +120,7 @@ class Worker:
         self.await_ready()
         self._n_calls += 1
         self._began_s = time.perf_counter()
-        self._connection.send(arguments)
+        self.connection.send(arguments)
 
     def await_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Wait until the launched process accepts calls; its connection is readable then. Raises as `submit` does."""
@@ -163,7 +157,7 @@ class Worker:
     def release(self) -> None:
         """Let the process end by itself and release its resources; `end` waits for it."""
         if self._process is not None and self._grace_s:
-            self._connection.close()
+            self.connection.close()
 
     def end(self) -> None:
         """End the process and its descendants, after giving it time to release its resources."""
@@ -180,14 +174,14 @@ class Worker:
             with suppress(ProcessLookupError):
                 kill()
         self._process.join()
-        self._connection.close()
+        self.connection.close()
         self._process = None
         Path(self._log_path).unlink(missing_ok=True)
 
     def _start_process(self) -> None:
         handle, self._log_path = tempfile.mkstemp(prefix="anole-worker-", suffix=".log")
         os.close(handle)
-        self._connection, worker_connection = self._context.Pipe()
+        self.connection, worker_connection = self._context.Pipe()
         arguments = (worker_connection, self._start, self._environment, self._log_path)
         process = self._context.Process(target=_serve, args=arguments, daemon=True)
         process.start()
@@ -197,10 +191,10 @@ class Worker:
 
     def _receive(self, timeout_s: float) -> Any:
         try:
-            if not self._connection.poll(timeout_s):
+            if not self.connection.poll(timeout_s):
                 self.kill()
                 raise WorkerTimeout(f"killed after {time.perf_counter() - self._began_s:.1f} s")
-            succeeded, value = self._connection.recv()
+            succeeded, value = self.connection.recv()
         except (EOFError, ConnectionResetError) as error:
             self._process.join(5)
             exit_cause, log_line = _exit_cause(self._process.exitcode), self._last_log_line()

@@ -24,10 +24,6 @@ def _product_type(call: ir.Call, _: relax.BlockBuilder) -> relax.TensorType:
     return relax.TensorType([*left[:-1], right[-2]], "int32")
 
 
-def _legalize(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    return builder.call_te(_multiply, *call.args)
-
-
 def _multiply(left: te.Tensor, right: te.Tensor) -> te.Tensor:
     """Compute int32 products; TVM's own definition rejects extents that are equal but distinct expressions."""
     *batch, rows, inner = left.shape
@@ -42,7 +38,7 @@ def _multiply(left: te.Tensor, right: te.Tensor) -> te.Tensor:
 
 tvm.ir._ffi_api.RegisterOp(TRANSPOSED_INT8, "Matrix products of uint8 and transposed int8.")
 ir.register_op_attr(TRANSPOSED_INT8, "FInferType", _product_type)
-ir.register_op_attr(TRANSPOSED_INT8, "FLegalize", _legalize)
+ir.register_op_attr(TRANSPOSED_INT8, "FLegalize", lambda builder, call: builder.call_te(_multiply, *call.args))
 ir.register_op_attr(TRANSPOSED_INT8, "FPurity", True)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import tvm_ffi
 from tvm import relax, sym, tirx
 
+from anole.ir.nodes import collect
 from anole.ir.ranges import SizeRange
 
 _SYMBOL_NAME = re.compile(r"(.+):(\d+\.\.\d+)")
@@ -61,7 +62,7 @@ def size_hint(extent: Any, sizes: Mapping[str, int] | None = None) -> int | None
 
 def largest(extent: Any) -> int | None:
     """Return the maximum of an extent over the ends of its symbols' ranges, or None if it has other variables."""
-    ranges = {name_of(symbol): range_of(symbol) for symbol in _variables(extent)}
+    ranges = {name_of(symbol): range_of(symbol) for symbol in collect(extent, tirx.Var)}
     ends = [(range_.min, range_.max) for range_ in ranges.values() if range_ is not None]
     if len(ends) < len(ranges):
         return None
@@ -131,13 +132,7 @@ def unbound_symbols(types: Sequence[Any]) -> list[tirx.Var]:
 
 def symbols_in(ty: Any) -> list[tirx.Var]:
     """Return the symbols in a type's shape, in order and with repetitions; empty for types without shape."""
-    return [symbol for extent in getattr(ty, "shape", None) or () for symbol in _variables(extent)]
-
-
-def _variables(extent: Any) -> list[tirx.Var]:
-    symbols: list[tirx.Var] = []
-    tvm_ffi.structural_walk(extent, (tirx.Var, symbols.append))
-    return symbols
+    return [symbol for extent in getattr(ty, "shape", None) or () for symbol in collect(extent, tirx.Var)]
 
 
 def _symbols(types: Sequence[Any]) -> list[tirx.Var]:

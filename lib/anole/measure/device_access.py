@@ -7,7 +7,6 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import Self
 
 from anole.host.lock import lock_device, lock_idle_device
 from anole.targets.base import Device, DeviceLocation, LocalDevice
@@ -22,16 +21,13 @@ _MAX_COMPARISONS = 3
 """Number of comparisons before a difference is reported: in one or two batches, the cause may be background load."""
 
 
-class DeviceAccess:
+class DeviceAccess(AbstractContextManager["DeviceAccess"]):
     """Access to the devices that run candidates, local unless `remote` is set; a context manager that releases them."""
 
     is_disturbed = False
     """Whether building candidates disturbs timing."""
 
     remote: Remote | None = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         pass

@@ -10,12 +10,11 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Self
 
 from anole.errors import ConfigError, MachineError, cause
 from anole.host.machine import available_cores
@@ -188,14 +187,11 @@ class Overlap:
             self._runner.begin(self._ready.pop(min(self._ready)))
 
 
-class SimulatedMeasurer:
+class SimulatedMeasurer(AbstractContextManager["SimulatedMeasurer"]):
     """A measurer of the candidates of one task on a simulator."""
 
     def __init__(self, task: Task, target: Simulator) -> None:
         self._workload, self._target = task.workload, target
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         pass

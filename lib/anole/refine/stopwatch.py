@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -36,7 +37,7 @@ class TimedPair:
     ratio: float
 
 
-class Stopwatch:
+class Stopwatch(AbstractContextManager["Stopwatch"]):
     """A timer of builds for the CPU that holds its lock; a context manager that ends its process on exit.
 
     It uses a separate process because TVM sets its number of threads when it starts, and because a candidate may
@@ -48,9 +49,6 @@ class Stopwatch:
         # TVM never frees a loaded network, so each call gets a new process.
         environment = {**target.environment(), **access.environment()}
         self._worker = Worker(_start, preload=target.preload, environment=environment, calls_before_restart=1)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._worker.kill()

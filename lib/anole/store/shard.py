@@ -8,9 +8,8 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from anole.errors import ShardInUseError, StoreError
@@ -93,7 +92,7 @@ def _names(folder: Path) -> list[str]:
         raise StoreError(f"{folder}: cannot be read: {error.strerror}") from error
 
 
-class Shard:
+class Shard(AbstractContextManager["Shard"]):
     """A run's file, open for appending; a context manager, created by `open`.
 
     Appended data is on disk when the call returns. The file is locked while this process, or a child that it forked,
@@ -216,12 +215,7 @@ class Shard:
             close(self._descriptor)
             self._descriptor = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _append(self, record: Any) -> None:

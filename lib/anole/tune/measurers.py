@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
-from typing import Self
+from contextlib import AbstractContextManager, ExitStack
 
 from anole.measure.fault_filter import AnyMeasurer
 
 _MAX_OPEN_MEASURERS = 8
 
 
-class Measurers:
+class Measurers(AbstractContextManager["Measurers"]):
     """An LRU cache of open measurers.
 
     A context manager; leaving it closes all measurers, even if closing one raises an error.
@@ -19,9 +18,6 @@ class Measurers:
 
     def __init__(self) -> None:
         self._open: dict[str, AnyMeasurer] = {}
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         with ExitStack() as stack:

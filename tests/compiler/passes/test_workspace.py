@@ -38,10 +38,7 @@ def double_add(*more: float, bound: bool = True) -> tirx.PrimFunc:
 
 
 def network(func: tirx.PrimFunc, build: Callable[..., ir.Expr]) -> tvm.IRModule:
-    def of_call(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
-        return build(builder, builder.add_func(func, "steps"), x)
-
-    return module_of(of_call, (SIZE,))
+    return module_of(lambda builder, x: build(builder, builder.add_func(func, "steps"), x), (SIZE,))
 
 
 def twice(builder: relax.BlockBuilder, steps: ir.GlobalVar, x: ir.Expr) -> ir.Expr:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import tvm
-import tvm_ffi
 from tvm import ir, tirx
 
+from anole.ir.nodes import collect
 from anole.record import Config
 from anole.task import Dense
 from anole_cuda.device.builder import cuda_target
@@ -32,15 +30,9 @@ def relies_on_lockstep(workload: Dense, config: Config) -> bool:
     target = cuda_target(TARGET.description)
     pipeline, _, _ = tirx.get_default_tir_pipeline(target)
     lowered = pipeline(tirx.transform.BindTarget(target)(tvm.IRModule({"main": schedule(workload, config)})))
-    scopes: list[str] = []
-
-    def record_scope(call: Any) -> None:
-        if getattr(call.op, "name", "") == "tirx.tvm_storage_sync":
-            scopes.append(str(call.args[0].value))
-
-    for _, each in lowered.functions_items():
-        tvm_ffi.structural_walk(each.body, (ir.Call, record_scope))
-    return "warp" in scopes
+    calls = [call for _, each in lowered.functions_items() for call in collect(each.body, ir.Call)]
+    barriers = [call for call in calls if getattr(call.op, "name", "") == "tirx.tvm_storage_sync"]
+    return "warp" in [str(barrier.args[0].value) for barrier in barriers]
 
 
 @pytest.mark.examples(1)

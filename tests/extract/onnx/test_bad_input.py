@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,21 +37,18 @@ def move_weights_outside(model: ModelProto) -> None:
     tensor.external_data.add(key="location", value="../weights.data")
 
 
-def change_last(operator: str) -> Callable[[ModelProto], None]:
-    def change(model: ModelProto) -> None:
-        node = model.graph.node[2]
-        node.op_type = operator
-        del node.input[1:]
-        if operator == "NonZero":
-            model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT64
-
-    return change
+def change_last(operator: str, model: ModelProto) -> None:
+    node = model.graph.node[2]
+    node.op_type = operator
+    del node.input[1:]
+    if operator == "NonZero":
+        model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT64
 
 
 CASES: dict[str, tuple[Callable[[ModelProto], Any], dict[str, Any], str]] = {
     "weights outside": (move_weights_outside, {}, "../weights.data"),
     "no converter": (
-        change_last("RandomNormalLike"),
+        partial(change_last, "RandomNormalLike"),
         {},
         "net.onnx: RandomNormalLike 'double': there is no converter for this operator. To build the part before "
         "them, set the model's `outputs: [scores]`",
@@ -100,7 +98,7 @@ def test_unsupported_models_are_rejected(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_suggested_outputs_can_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = extract(change_last("NonZero"), {"outputs": ["scores"]})
+    result = extract(partial(change_last, "NonZero"), {"outputs": ["scores"]})
     assert result.exit_code == 0, result.output
     found = json.loads(layout.manifest_path("net", "cpu").read_text())
     assert [task["layers"] for task in found["tasks"]] == [["project"]] and found["prepared"] == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import tvm
 from tvm import ir, relax
 
 from anole.extract.passes.canonicalize import canonicalize
@@ -20,10 +19,8 @@ def test_a_convolution_of_stacked_channels_is_converted() -> None:
     def build(x: ir.Expr) -> ir.Expr:
         return relax.op.nn.conv2d(relax.op.stack([x, relax.op.exp(x)], 1), constant(5, 2, 3, 3))
 
-    def change(module: tvm.IRModule) -> tvm.IRModule:
-        return to_channels_last(canonicalize(module))
-
-    converted = assert_rewritten(change, build, random_array(1, 6, 6, seed=1), rtol=1e-4)
+    x = random_array(1, 6, 6, seed=1)
+    converted = assert_rewritten(lambda module: to_channels_last(canonicalize(module)), build, x, rtol=1e-4)
     (layout,) = [str(call.attrs.data_layout) for call in calls(converted) if call.op.name == "relax.nn.conv2d"]
     assert layout == "NHWC"
 

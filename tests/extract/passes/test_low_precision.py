@@ -209,11 +209,8 @@ def test_a_value_may_be_stored_in_two_ways() -> None:
         moved = builder.emit(relax.op.reshape(data, (8, 4)))
         return relax.Tuple([product, builder.emit(relax.op.matmul(moved, constant(4, 4)))])
 
-    def both(workload: Workload) -> Workload:
-        return to_uint8(workload) if workload.exact else to_bfloat16(workload)
-
     before, x = module_of(build, (4, 8)), 100 * np.abs(random_array(4, 8))
-    after = lower_precision(before, workload_of, both)
+    after = lower_precision(before, workload_of, lambda w: to_uint8(w) if w.exact else to_bfloat16(w))
     assert {workload.dtype for call in calls(after) if (workload := workload_of(call))} == {"uint8", "bfloat16"}
     (exact, near), (expected, plain) = outputs(after, x), outputs(before, x)
     np.testing.assert_array_equal(exact, expected)

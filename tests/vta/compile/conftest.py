@@ -25,6 +25,7 @@ class NetworkBuilder:
 
     def __init__(self, shape: Sequence[int], seed: int = 0) -> None:
         self._builder, self._rng = relax.BlockBuilder(), np.random.default_rng(seed)
+        self.emit: Callable[[Any], Any] = self._builder.emit
         self.x = relax.Var("x", relax.TensorType(list(shape), "float32"))
         self._calls: list[Callable[[], Any]] = []
         self.names: list[str] = []
@@ -32,9 +33,6 @@ class NetworkBuilder:
         self._function.__enter__()
         self._dataflow = self._builder.dataflow()
         self._dataflow.__enter__()
-
-    def emit(self, expr: Any) -> Any:
-        return self._builder.emit(expr)
 
     def constant(self, *shape: int, scale: float = 0.5) -> Any:
         return relax.const((scale * self._rng.standard_normal(shape)).astype(np.float32))

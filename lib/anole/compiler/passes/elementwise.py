@@ -48,10 +48,7 @@ def _float32_legalizer(definition: Callable[..., te.Tensor], *attributes: str) -
 
 
 def _elementwise_definition(function: Callable[[Value], Value]) -> Callable[[te.Tensor], te.Tensor]:
-    def definition(data: te.Tensor) -> te.Tensor:
-        return te.compute(data.shape, lambda *i: bound(data(*i), function), name=function.__name__)
-
-    return definition
+    return lambda data: te.compute(data.shape, lambda *i: bound(data(*i), function), name=function.__name__)
 
 
 def _softmax(data: te.Tensor, axis: int) -> te.Tensor:

@@ -23,27 +23,26 @@ _MAGNITUDE_MASK = _NAN_KEY = 2**31 - 1
 
 def extremes_map() -> dict[str, Legalize]:
     """Return the legalization of each operator; dtypes other than float32 keep TVM's definition."""
-    sorts = ("relax.argsort", "relax.sort", "relax.topk")
+    definitions: dict[str, Callable[..., te.Tensor]] = {
+        "relax.max": partial(_min_or_max, reducer=te.max, nan=_NAN_KEY),
+        "relax.min": partial(_min_or_max, reducer=te.min, nan=-_NAN_KEY),
+        "relax.argmax": lambda data, *arguments: topi.argmax(_keys(data, _NAN_KEY), *arguments),
+        "relax.argmin": lambda data, *arguments: topi.argmin(_keys(data, -_NAN_KEY), *arguments),
+    }
     return {
-        "relax.max": _float32_legalizer(partial(_min_or_max, reducer=te.max, nan=_NAN_KEY)),
-        "relax.min": _float32_legalizer(partial(_min_or_max, reducer=te.min, nan=-_NAN_KEY)),
-        "relax.argmax": _float32_legalizer(lambda data, *arguments: topi.argmax(_keys(data, _NAN_KEY), *arguments)),
-        "relax.argmin": _float32_legalizer(lambda data, *arguments: topi.argmin(_keys(data, -_NAN_KEY), *arguments)),
-        **dict.fromkeys(sorts, _legalize_sort),
+        **{name: partial(_legalize_float32, definition) for name, definition in definitions.items()},
+        **dict.fromkeys(("relax.argsort", "relax.sort", "relax.topk"), _legalize_sort),
     }
 
 
-def _float32_legalizer(definition: Callable[..., te.Tensor]) -> Legalize:
-    def legalize(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-        if str(call.args[0].ty.dtype) != "float32":
-            return call.op.get_attr("FLegalize")(bb, call)
-        axis, hint = call.attrs.axis, str(call.op.name).rpartition(".")[2]
-        reduced = bb.call_te(definition, call.args[0], axis, bool(call.attrs.keepdims), primfunc_name_hint=hint)
-        if str(call.ty.dtype) != "float32":
-            return reduced
-        return bb.call_te(_to_floats, bb.emit(reduced), primfunc_name_hint="numbers")
-
-    return legalize
+def _legalize_float32(definition: Callable[..., te.Tensor], bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    if str(call.args[0].ty.dtype) != "float32":
+        return call.op.get_attr("FLegalize")(bb, call)
+    axis, hint = call.attrs.axis, str(call.op.name).rpartition(".")[2]
+    reduced = bb.call_te(definition, call.args[0], axis, bool(call.attrs.keepdims), primfunc_name_hint=hint)
+    if str(call.ty.dtype) != "float32":
+        return reduced
+    return bb.call_te(_to_floats, bb.emit(reduced), primfunc_name_hint="numbers")
 
 
 def _legalize_sort(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:

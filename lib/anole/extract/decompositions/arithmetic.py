@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -75,10 +76,6 @@ def _remainder(data: Any, other: Any) -> Any:
     return torch.where((remainder != 0) & ((remainder < 0) != (divisor < 0)), remainder + divisor, remainder)
 
 
-def _negative_view(data: torch.Tensor) -> Any:
-    return -data
-
-
 def _as_float(data: torch.Tensor) -> torch.Tensor:
     return data if data.is_floating_point() else data.to(torch.get_default_dtype())
 
@@ -121,10 +118,6 @@ def _atanh(data: torch.Tensor) -> torch.Tensor:
     return torch.log1p(2 * data / (1 - data)) / 2
 
 
-def _exp2(data: torch.Tensor) -> torch.Tensor:
-    return torch.exp(_as_float(data) * math.log(2))
-
-
 def _hypot(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Divide by the larger operand first, since its square may overflow."""
     first, second = data.abs(), other.abs()
@@ -140,15 +133,11 @@ def _logaddexp(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return torch.where(data == other, data + math.log(2), larger + correction)
 
 
-def _ignore_nan(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Return a maximum or minimum of two values that ignores NaN."""
-
-    def compute(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        if not torch.result_type(data, other).is_floating_point:
-            return function(data, other)
-        return torch.where(data.isnan(), other, torch.where(other.isnan(), data, function(data, other)))
-
-    return compute
+def _ignore_nan(function: Callable[..., torch.Tensor], data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Return the maximum or minimum of two values, ignoring NaN."""
+    if not torch.result_type(data, other).is_floating_point:
+        return function(data, other)
+    return torch.where(data.isnan(), other, torch.where(other.isnan(), data, function(data, other)))
 
 
 def _multiply(data: torch.Tensor, other: Any) -> Any:
@@ -206,12 +195,12 @@ ARITHMETIC: dict[Any, Callable[..., Any]] = {
     _aten.expm1.default: _expm1,
     _aten.log1p.default: _log1p,
     _aten.atanh.default: _atanh,
-    _aten._neg_view.default: _negative_view,
+    _aten._neg_view.default: torch.neg,
     _aten.sinh.default: _sinh,
     _aten.cosh.default: _cosh,
-    _aten.exp2.default: _exp2,
-    _aten.fmax.default: _ignore_nan(torch.maximum),
-    _aten.fmin.default: _ignore_nan(torch.minimum),
+    _aten.exp2.default: lambda data: torch.exp(_as_float(data) * math.log(2)),
+    _aten.fmax.default: partial(_ignore_nan, torch.maximum),
+    _aten.fmin.default: partial(_ignore_nan, torch.minimum),
     _aten.hypot.default: _hypot,
     _aten.logaddexp.default: _logaddexp,
     _aten.mul.Tensor: _multiply,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -12,15 +13,9 @@ from torch.utils import _pytree as pytree
 _aten = torch.ops.aten
 
 
-def _cast_to_float(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an operator to cast integers and booleans to float first."""
-
-    def compute(data: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if not is_integral(data):
-            return NotImplemented
-        return operator(data.to(torch.get_default_dtype()), *args, **kwargs)
-
-    return compute
+def _cast_to_float(operator: Callable[..., Any], data: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Apply an operator to integers and booleans that are cast to float first."""
+    return operator(data.to(torch.get_default_dtype()), *args, **kwargs) if is_integral(data) else NotImplemented
 
 
 def is_integral(data: torch.Tensor) -> bool:
@@ -44,21 +39,15 @@ def _promote(operator: Callable[..., Any], bool_dtype: torch.dtype | None = None
     return compute
 
 
-def _compute_in_int32(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an operator to compute booleans in int32."""
-
-    def compute(data: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if data.dtype != torch.bool:
-            return NotImplemented
-        arguments = pytree.tree_map_only(torch.Tensor, _bool_to_int32, (data, args, kwargs))
-        result = operator(arguments[0], *arguments[1], **arguments[2])
-        return pytree.tree_map_only(torch.Tensor, lambda leaf: leaf != 0 if leaf.dtype == torch.int32 else leaf, result)
-
-    return compute
-
-
-def _bool_to_int32(data: torch.Tensor) -> torch.Tensor:
-    return data.to(torch.int32) if data.dtype == torch.bool else data
+def _compute_in_int32(operator: Callable[..., Any], data: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Apply an operator to booleans in int32."""
+    if data.dtype != torch.bool:
+        return NotImplemented
+    arguments = pytree.tree_map_only(
+        torch.Tensor, lambda leaf: leaf.to(torch.int32) if leaf.dtype == torch.bool else leaf, (data, args, kwargs)
+    )
+    result = operator(arguments[0], *arguments[1], **arguments[2])
+    return pytree.tree_map_only(torch.Tensor, lambda leaf: leaf != 0 if leaf.dtype == torch.int32 else leaf, result)
 
 
 def _arc_tangent(data: torch.Tensor, other: torch.Tensor) -> Any:
@@ -114,7 +103,7 @@ _NO_BOOL_OPERATORS = (
 _INTEGER_IDENTITIES = ("ceil", "floor", "round", "trunc")
 
 PROMOTION: dict[Any, Callable[..., Any]] = {
-    **{getattr(_aten, name).default: _cast_to_float(getattr(_aten, name)) for name in _FLOAT_OPERATORS},
+    **{getattr(_aten, name).default: partial(_cast_to_float, getattr(_aten, name)) for name in _FLOAT_OPERATORS},
     **{
         getattr(getattr(_aten, name), kind): _promote(getattr(_aten, name), torch.int8)
         for name in _COMPARISONS
@@ -125,7 +114,7 @@ PROMOTION: dict[Any, Callable[..., Any]] = {
         for name in _ARITHMETIC
         for kind in ("Tensor", "Scalar")
     },
-    **{operator: _compute_in_int32(operator) for operator in attrgetter(*_NO_BOOL_OPERATORS)(_aten)},
+    **{operator: partial(_compute_in_int32, operator) for operator in attrgetter(*_NO_BOOL_OPERATORS)(_aten)},
     **{getattr(_aten, name).default: _identity_if(is_integral) for name in _INTEGER_IDENTITIES},
     **dict.fromkeys((_aten.pow.Tensor_Tensor, _aten.pow.Tensor_Scalar, _aten.pow.Scalar), _power),
     **dict.fromkeys((_aten.any.dim, _aten.any.dims), _any),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,19 +11,11 @@ import torch
 _aten = torch.ops.aten
 
 
-def _any(data: torch.Tensor) -> torch.Tensor:
-    return torch.any(data.reshape(-1), 0)
-
-
 def _reduce_with_index(
     reduce: Callable[..., torch.Tensor], index_of: Callable[..., torch.Tensor]
 ) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     """Return a decomposition into the minima or maxima along an axis and their indices, without sorting."""
-
-    def compute(data: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-        return reduce(data, dim, keepdim), index_of(data, dim, keepdim)
-
-    return compute
+    return lambda data, dim, keepdim=False: (reduce(data, dim, keepdim), index_of(data, dim, keepdim))
 
 
 def _product_along(data: torch.Tensor, dim: int, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
@@ -37,26 +30,20 @@ def _product_along(data: torch.Tensor, dim: int, keepdim: bool = False, *, dtype
     return data.movedim(0, dim) if keepdim else data[0]
 
 
-def _product(data: torch.Tensor) -> Any:
-    return torch.prod(data.to(torch.int64)) if data.dtype == torch.bool else NotImplemented
-
-
-def _cumulative_min_or_max(is_better: Callable[..., torch.Tensor]) -> Callable[..., Any]:
-    """Return a decomposition into a cumulative maximum or minimum and the last index at which it occurs."""
-
-    def compute(value: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
-        value = value.movedim(dim, -1)
-        index = torch.arange(value.shape[-1]).expand(value.shape)
-        step = 1
-        while step < value.shape[-1]:
-            current, previous = value[..., step:], value[..., :-step]
-            is_kept = is_better(current, previous) | current.isnan()
-            value = torch.cat([value[..., :step], torch.where(is_kept, current, previous)], -1)
-            index = torch.cat([index[..., :step], torch.where(is_kept, index[..., step:], index[..., :-step])], -1)
-            step *= 2
-        return value.movedim(-1, dim), index.movedim(-1, dim)
-
-    return compute
+def _cumulative_min_or_max(
+    is_better: Callable[..., torch.Tensor], value: torch.Tensor, dim: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the cumulative maximum or minimum and the last index at which it occurs."""
+    value = value.movedim(dim, -1)
+    index = torch.arange(value.shape[-1]).expand(value.shape)
+    step = 1
+    while step < value.shape[-1]:
+        current, previous = value[..., step:], value[..., :-step]
+        is_kept = is_better(current, previous) | current.isnan()
+        value = torch.cat([value[..., :step], torch.where(is_kept, current, previous)], -1)
+        index = torch.cat([index[..., :step], torch.where(is_kept, index[..., step:], index[..., :-step])], -1)
+        step *= 2
+    return value.movedim(-1, dim), index.movedim(-1, dim)
 
 
 def _kth_value(data: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
@@ -94,10 +81,6 @@ def _nanmedian_along(data: torch.Tensor, dim: int, keepdim: bool = False) -> tup
 
 def _squeeze(value: torch.Tensor, index: torch.Tensor, dim: int, keepdim: bool) -> tuple[torch.Tensor, torch.Tensor]:
     return (value, index) if keepdim else (value.squeeze(dim), index.squeeze(dim))
-
-
-def _nanmedian(data: torch.Tensor) -> torch.Tensor:
-    return _nanmedian_along(data.reshape(-1), 0)[0]
 
 
 def _variance_and_mean(
@@ -160,20 +143,20 @@ def _distances_between_rows(data: torch.Tensor, p: float = 2) -> Any:
 
 
 REDUCTIONS: dict[Any, Callable[..., Any]] = {
-    _aten.prod.default: _product,
+    _aten.prod.default: lambda data: torch.prod(data.to(torch.int64)) if data.dtype == torch.bool else NotImplemented,
     _aten.native_group_norm.default: _group_norm,
     _aten.var_mean.correction: _variance_and_mean,
     _aten.min.dim: _reduce_with_index(torch.amin, torch.argmin),
     _aten.max.dim: _reduce_with_index(torch.amax, torch.argmax),
     _aten.prod.dim_int: _product_along,
-    _aten.cummax.default: _cumulative_min_or_max(torch.ge),
-    _aten.cummin.default: _cumulative_min_or_max(torch.le),
+    _aten.cummax.default: partial(_cumulative_min_or_max, torch.ge),
+    _aten.cummin.default: partial(_cumulative_min_or_max, torch.le),
     _aten.kthvalue.default: _kth_value,
     _aten.mode.default: _mode,
-    _aten.nanmedian.default: _nanmedian,
+    _aten.nanmedian.default: lambda data: _nanmedian_along(data.reshape(-1), 0)[0],
     _aten.nanmedian.dim: _nanmedian_along,
     _aten.sort.stable: _stable_sort,
-    _aten.any.default: _any,
+    _aten.any.default: lambda data: torch.any(data.reshape(-1), 0),
     _aten._cdist_forward.default: _pairwise_distances,
     _aten._pdist_forward.default: _distances_between_rows,
     _aten._native_batch_norm_legit_functional.default: _batch_norm,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -12,18 +13,14 @@ from torch.utils import _pytree as pytree
 _aten = torch.ops.aten
 
 
-def _reshape_scalars(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an operator along an axis to reshape scalar operands to one axis first."""
-
-    def compute(data: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        leaves = pytree.tree_leaves((data, args, kwargs))
-        if all(leaf.dim() for leaf in leaves if isinstance(leaf, torch.Tensor)):
-            return NotImplemented
-        reshaped = pytree.tree_map_only(torch.Tensor, _with_axis, ((data, *args), kwargs))
-        result = operator(*reshaped[0], **reshaped[1])
-        return result if data.dim() else pytree.tree_map_only(torch.Tensor, lambda leaf: leaf.reshape([]), result)
-
-    return compute
+def _reshape_scalars(operator: Callable[..., Any], data: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Apply an operator along an axis to scalar operands that are reshaped to one axis first."""
+    leaves = pytree.tree_leaves((data, args, kwargs))
+    if all(leaf.dim() for leaf in leaves if isinstance(leaf, torch.Tensor)):
+        return NotImplemented
+    reshaped = pytree.tree_map_only(torch.Tensor, _with_axis, ((data, *args), kwargs))
+    result = operator(*reshaped[0], **reshaped[1])
+    return result if data.dim() else pytree.tree_map_only(torch.Tensor, lambda leaf: leaf.reshape([]), result)
 
 
 def _with_axis(data: torch.Tensor) -> torch.Tensor:
@@ -53,7 +50,7 @@ _AXIS_OPERATORS = (
 )
 
 SCALARS: dict[Any, Callable[..., Any]] = {
-    **{operator: _reshape_scalars(operator) for operator in attrgetter(*_AXIS_OPERATORS)(_aten)},
+    **{operator: partial(_reshape_scalars, operator) for operator in attrgetter(*_AXIS_OPERATORS)(_aten)},
     _aten.gather.default: _gather,
     _aten.index_select.default: _index_select,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -70,32 +71,29 @@ def _col2im(
     return total[:, :, padding[0] : height - padding[0], padding[1] : width - padding[1]]
 
 
-def _average_pool(rank: int) -> Callable[..., Any]:
-    """Return a decomposition of average pools of integers, or with a custom divisor."""
+def _average_pool(
+    rank: int,
+    data: torch.Tensor,
+    kernel_size: list[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    """Average integers, or with a custom divisor."""
     pool = _aten.avg_pool2d if rank == 2 else _aten.avg_pool3d
-
-    def compute(
-        data: torch.Tensor,
-        kernel_size: list[int],
-        stride: Sequence[int] = (),
-        padding: Sequence[int] = (0,),
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> Any:
-        args = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-        if not data.is_floating_point():
-            return pool(data.double(), *args).trunc().to(data.dtype)
-        if divisor_override is None:
-            return NotImplemented
-        steps, pads = (list(arg) * (rank // len(arg)) for arg in (stride or kernel_size, padding))
-        sides = zip(data.shape[-rank:], pool(data, *args[:-1]).shape[-rank:], kernel_size, steps, pads, strict=True)
-        # The last window may exceed the data by more than the padding.
-        pad_pairs = [(pad, (outputs - 1) * step + taps - size - pad) for size, outputs, taps, step, pad in sides]
-        padded = torch.constant_pad_nd(data, [extent for side in reversed(pad_pairs) for extent in side])
-        return pool(padded, kernel_size, stride) * (prod(kernel_size) / divisor_override)
-
-    return compute
+    args = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    if not data.is_floating_point():
+        return pool(data.double(), *args).trunc().to(data.dtype)
+    if divisor_override is None:
+        return NotImplemented
+    steps, pads = (list(arg) * (rank // len(arg)) for arg in (stride or kernel_size, padding))
+    sides = zip(data.shape[-rank:], pool(data, *args[:-1]).shape[-rank:], kernel_size, steps, pads, strict=True)
+    # The last window may exceed the data by more than the padding.
+    pad_pairs = [(pad, (outputs - 1) * step + taps - size - pad) for size, outputs, taps, step, pad in sides]
+    padded = torch.constant_pad_nd(data, [extent for side in reversed(pad_pairs) for extent in side])
+    return pool(padded, kernel_size, stride) * (prod(kernel_size) / divisor_override)
 
 
 def _max_pool(
@@ -203,24 +201,20 @@ def _unnormalize(grid: torch.Tensor, side: int, padding_mode: int, align: bool) 
     return position.clamp(0, side - 1) if padding_mode else position
 
 
-def _antialiased_resize(kernel: Callable[[torch.Tensor], torch.Tensor], support: int) -> Callable[..., Any]:
-    """Return a decomposition of an antialiased image resize into products with weight matrices."""
-
-    def compute(
-        data: torch.Tensor,
-        size: list[int] | None,
-        align: bool,
-        row_scale: Any = None,
-        column_scale: float | None = None,
-    ) -> torch.Tensor:
-        scales = row_scale if isinstance(row_scale, (list, tuple)) else (row_scale, column_scale)
-        size = size or [int(extent * scale) for extent, scale in zip(data.shape[2:], scales, strict=True)]
-        rows, columns = (
-            _weights(kernel, support, *side, align) for side in zip(data.shape[2:], size, scales, strict=True)
-        )
-        return rows.to(data.dtype) @ (data @ columns.to(data.dtype).t())
-
-    return compute
+def _antialiased_resize(
+    kernel: Callable[[torch.Tensor], torch.Tensor],
+    support: int,
+    data: torch.Tensor,
+    size: list[int] | None,
+    align: bool,
+    row_scale: Any = None,
+    column_scale: float | None = None,
+) -> torch.Tensor:
+    """Resize images with antialiasing by products with weight matrices."""
+    scales = row_scale if isinstance(row_scale, (list, tuple)) else (row_scale, column_scale)
+    size = size or [int(extent * scale) for extent, scale in zip(data.shape[2:], scales, strict=True)]
+    rows, columns = (_weights(kernel, support, *side, align) for side in zip(data.shape[2:], size, scales, strict=True))
+    return rows.to(data.dtype) @ (data @ columns.to(data.dtype).t())
 
 
 def _weights(
@@ -259,14 +253,14 @@ WINDOWS: dict[Any, Callable[..., Any]] = {
     _aten.adaptive_max_pool3d.default: _adaptive_max_pool,
     _aten.max_pool2d_with_indices.default: _max_pool,
     _aten.max_pool3d_with_indices.default: _max_pool,
-    _aten.avg_pool2d.default: _average_pool(2),
-    _aten.avg_pool3d.default: _average_pool(3),
+    _aten.avg_pool2d.default: partial(_average_pool, 2),
+    _aten.avg_pool3d.default: partial(_average_pool, 3),
     _aten.grid_sampler_3d.default: _sample_volume,
     _aten.unfold.default: _unfold,
     _aten.as_strided.default: _as_strided,
     _aten.as_strided_copy.default: _as_strided,
-    _aten._upsample_bilinear2d_aa.default: _antialiased_resize(_triangle, 1),
-    _aten._upsample_bilinear2d_aa.vec: _antialiased_resize(_triangle, 1),
-    _aten._upsample_bicubic2d_aa.default: _antialiased_resize(_cubic, 2),
-    _aten._upsample_bicubic2d_aa.vec: _antialiased_resize(_cubic, 2),
+    _aten._upsample_bilinear2d_aa.default: partial(_antialiased_resize, _triangle, 1),
+    _aten._upsample_bilinear2d_aa.vec: partial(_antialiased_resize, _triangle, 1),
+    _aten._upsample_bicubic2d_aa.default: partial(_antialiased_resize, _cubic, 2),
+    _aten._upsample_bicubic2d_aa.vec: partial(_antialiased_resize, _cubic, 2),
 }

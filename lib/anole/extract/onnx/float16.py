@@ -23,7 +23,7 @@ def compute_in_float32(proto: onnx.ModelProto) -> onnx.ModelProto:
     graph = proto.graph
     inputs = [value.name for value in graph.input if _is_float16(value)]
     outputs = [value.name for value in graph.output if _is_float16(value)]
-    if not _has_float16(graph) or any(_keeps_bits(node) for node in graph.node):
+    if not _has_float16(graph) or any(node.op_type == "BitCast" or any(subgraphs(node)) for node in graph.node):
         return proto
     for tensor in graph.initializer:
         _to_float32(tensor)
@@ -47,10 +47,6 @@ def _has_float16(graph: onnx.GraphProto) -> bool:
     tensors = [*graph.initializer, *(attr.t for node in graph.node for attr in node.attribute if attr.HasField("t"))]
     values = [*graph.input, *graph.output, *graph.value_info]
     return any(tensor.data_type == TensorProto.FLOAT16 for tensor in tensors) or any(map(_is_float16, values))
-
-
-def _keeps_bits(node: onnx.NodeProto) -> bool:
-    return node.op_type == "BitCast" or any(subgraphs(node))
 
 
 def _is_float16(value: onnx.ValueInfoProto) -> bool:

@@ -204,10 +204,6 @@ def _slice(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr 
     return None if None in image_axes else relax.op.strided_slice(data, image_axes, *bounds)
 
 
-def _keep_operator(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
-    return relax.Call(call.op, operands, call.attrs)
-
-
 def _pair(values: Sequence[Any], column_value: int) -> tuple[int, int]:
     """Return (rows, columns) of three values, or of a single value for rows."""
     *_, rows, columns = (*map(int, values), column_value) if len(values) == 1 else map(int, values)
@@ -249,7 +245,7 @@ _REWRITES: dict[str, _Rewrite] = {
     "relax.nn.avg_pool3d": _volume_pool,
     "relax.nn.pad": _pad,
     "relax.strided_slice": _slice,
-    **dict.fromkeys(ELEMENTWISE, _keep_operator),
+    **dict.fromkeys(ELEMENTWISE, lambda mutator, call, operands: relax.Call(call.op, operands, call.attrs)),
 }
 
 

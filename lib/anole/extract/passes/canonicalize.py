@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import ir, relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.passes.value_ranges import COMPARISONS
 from anole.ir.mutators import extents, operator_of, resolve, resolve_call, rewrite, value_of, with_attrs
+from anole.ir.nodes import collect
 
 
 def canonicalize(module: tvm.IRModule) -> tvm.IRModule:
@@ -112,8 +111,7 @@ def _elementwise(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     if len(operands) != 2 or _scalar(operands[1]) is None:
         return call
     func = builder.get()[call.args[0]]
-    stores: list[Any] = []
-    tvm_ffi.structural_walk(func.body, (tirx.BufferStore, stores.append))
+    stores = collect(func.body, tirx.BufferStore)
     if len(stores) != 1 or type(stores[0].value) not in _MIN_MAX:
         return call
     (store,) = stores

@@ -46,10 +46,6 @@ def sink_permutations(module: tvm.IRModule) -> tvm.IRModule:
     return rewrite(module, _Sinker)
 
 
-def _axis(attrs: Any, axes: _Axes) -> dict[str, Any]:
-    return {"axis": axes[int(attrs.axis)]}
-
-
 def _pad_width(attrs: Any, axes: _Axes) -> dict[str, Any]:
     widths = np.array([int(width) for width in attrs.pad_width]).reshape(-1, 2)
     return {"pad_width": widths[np.argsort(axes)].ravel().tolist()}
@@ -71,7 +67,9 @@ _LAYOUT_OPERATORS = tuple(
 _CHANGED_ATTRIBUTES: dict[str, Callable[[Any, _Axes], dict[str, Any]]] = {
     **dict.fromkeys((*ELEMENTWISE, "relax.strided_slice"), lambda attrs, axes: {}),
     **dict.fromkeys(_LAYOUT_OPERATORS, _layouts),
-    **dict.fromkeys(("relax.concat", "relax.nn.log_softmax", "relax.take"), _axis),
+    **dict.fromkeys(
+        ("relax.concat", "relax.nn.log_softmax", "relax.take"), lambda attrs, axes: {"axis": axes[int(attrs.axis)]}
+    ),
     "relax.nn.group_norm": _group_axes,
     "relax.nn.pad": _pad_width,
 }

@@ -6,11 +6,11 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import wait
-from typing import Any, Self
+from typing import Any
 
 from anole.errors import DeviceLostError, MeasureError
 from anole.measure.builders import Built
@@ -43,7 +43,7 @@ class _Call:
     losses: int = 0
 
 
-class RemoteRunner:
+class RemoteRunner(AbstractContextManager["RemoteRunner"]):
     """A runner of a workload's candidates on servers; a context manager that gives the servers back.
 
     A candidate whose server is lost runs again on another server, or on the same one when it is back. A candidate
@@ -60,9 +60,6 @@ class RemoteRunner:
         self._workers: list[RemoteWorker] = []
         self._waiting, self._running = deque[_Call](), dict[RemoteWorker, _Call]()
         self._logged: set[str] = set()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._give_back()

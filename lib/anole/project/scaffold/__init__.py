@@ -25,11 +25,12 @@ def make_project(folder: Path, demo: bool) -> list[Path]:
         ProjectError: one of the files exists, or a file is in place of a folder; nothing was written.
         OSError: a file cannot be written.
     """
+    profiles = sorted(path for path in HOME.glob("profiles/*/*") if path.suffix in (".yaml", ".py"))
     sources = {
         folder / "models.yaml": _TEMPLATES / ("demo.yaml" if demo else "models.yaml"),
         folder / "Snakefile": _TEMPLATES / "Snakefile",
         folder / ".gitignore": _TEMPLATES / "gitignore",
-        **{folder / path.relative_to(HOME): path for path in _profiles()},
+        **{folder / path.relative_to(HOME): path for path in profiles},
     }
     if existing_files := _existing_files(sources):
         names = ", ".join(str(path) for path in existing_files)
@@ -39,11 +40,6 @@ def make_project(folder: Path, demo: bool) -> list[Path]:
         if os.access(source, os.X_OK):
             path.chmod(path.stat().st_mode | 0o111)
     return list(sources)
-
-
-def _profiles() -> list[Path]:
-    """Return the YAML files and programs of all profiles."""
-    return sorted(path for path in HOME.glob("profiles/*/*") if path.suffix in (".yaml", ".py"))
 
 
 def _existing_files(paths: Iterable[Path]) -> list[Path]:

@@ -100,7 +100,9 @@ def _table(name: str, columns: Collection[str], descriptions: Mapping[str, Table
     units = {"_s": "s", "_bytes": "B"}
     return {
         "description_html": _html(descriptions[name].text),
-        "columns": {column: _plain(meaning) for column, meaning in meanings.items() if meaning},
+        "columns": {
+            column: _LINK.sub(r"\1", meaning).replace("`", "") for column, meaning in meanings.items() if meaning
+        },
         "units": {column: unit for column in columns for suffix, unit in units.items() if column.endswith(suffix)},
         **_DISPLAY.get(name, {}),
     }
@@ -128,7 +130,3 @@ def _task_filter(database: str, label: str | None) -> dict[str, Any]:
 
 def _html(text: str) -> str:
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(_LINK.sub(r"\1", text), quote=False))
-
-
-def _plain(text: str) -> str:
-    return _LINK.sub(r"\1", text).replace("`", "")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote
 
 from anole.errors import StoreError
@@ -37,7 +38,7 @@ class Query:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
-class Database:
+class Database(AbstractContextManager["Database"]):
     """A context manager for reading a database, never writing to it.
 
     Raises:
@@ -49,9 +50,6 @@ class Database:
             raise StoreError(f"{path}: there is no database; `anole merge` creates it")
         self._path = path
         self._connection = sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()

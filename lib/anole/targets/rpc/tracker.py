@@ -31,21 +31,17 @@ class Tracker:
     def __init__(self, remote: Remote) -> None:
         self._remote, self._key = remote, remote.key or ""
         with self._convert_errors():
-            self._socket = socket.create_connection((remote.host, remote.port), timeout=_CONNECT_TIMEOUT_S)
+            self.connection = socket.create_connection((remote.host, remote.port), timeout=_CONNECT_TIMEOUT_S)
+            """The socket, which becomes readable when a request is granted."""
             try:
                 self._greet()
             except BaseException:
-                self._socket.close()
+                self.connection.close()
                 raise
-
-    @property
-    def connection(self) -> socket.socket:
-        """The socket, which becomes readable when a request is granted."""
-        return self._socket
 
     def close(self) -> None:
         """Close the connection; a request that was not granted lapses."""
-        self._socket.close()
+        self.connection.close()
 
     def count(self) -> tuple[int, int]:
         """Return the number of servers with the key, and how many of them are free.
@@ -75,16 +71,16 @@ class Tracker:
             return Server(str(host), int(port), str(match_key))
 
     def _greet(self) -> None:
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in _KEEPALIVE_OPTIONS.items():
-            self._socket.setsockopt(socket.IPPROTO_TCP, option, value)
-        self._socket.sendall(struct.pack("<i", MAGIC))
+            self.connection.setsockopt(socket.IPPROTO_TCP, option, value)
+        self.connection.sendall(struct.pack("<i", MAGIC))
         if self._receive_integer() != MAGIC:
             raise ValueError("this is not an RPC tracker")
 
     def _send(self, message: Any) -> None:
         data = json.dumps(message).encode()
-        self._socket.sendall(struct.pack("<i", len(data)) + data)
+        self.connection.sendall(struct.pack("<i", len(data)) + data)
 
     def _receive(self) -> Any:
         size = self._receive_integer()
@@ -101,7 +97,7 @@ class Tracker:
     def _receive_exactly(self, size: int) -> bytes:
         data = b""
         while len(data) < size:
-            chunk = self._socket.recv(size - len(data))
+            chunk = self.connection.recv(size - len(data))
             if not chunk:
                 raise ConnectionResetError("the connection was closed")
             data += chunk

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -19,18 +19,14 @@ _INTERMEDIATE_DTYPES = {
 """By integer dtype, the dtype that floats are converted to first; the lowest bits of that result are used."""
 
 
-def _variadic_converter(operator: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
-    """Make a converter for a variadic operator, which reduces its inputs with a binary operator."""
-
-    def convert(call: Call) -> relax.Expr:
-        values = [value for value in call.inputs if value is not None]
-        return values[0] if len(values) == 1 else call.emit(reduce(operator, values))
-
-    return convert
+def _reduce(operator: Callable[[relax.Expr, relax.Expr], relax.Expr], call: Call) -> relax.Expr:
+    """Convert a variadic operator, which reduces its inputs with a binary operator."""
+    values = [value for value in call.inputs if value is not None]
+    return values[0] if len(values) == 1 else call.emit(reduce(operator, values))
 
 
 def _mean(call: Call) -> relax.Expr:
-    total = _variadic_converter(relax.op.add)(call)
+    total = _reduce(relax.op.add, call)
     return call.emit(relax.op.divide(total, const(len(call.inputs), dtype_of(call.input(0)))))
 
 
@@ -188,11 +184,6 @@ def _dropout(call: Call) -> relax.Expr | list[relax.Expr]:
     return call.input(0) if call.n_outputs == 1 else [call.input(0), mask]
 
 
-def _has_element(call: Call) -> relax.Expr:
-    """Return a constant: whether the optional input is present."""
-    return const(call.has(0), "bool")
-
-
 def _celu(call: Call) -> relax.Expr:
     """Scale an Elu; ONNX's function definition would turn a scalar into a vector."""
     alpha = const(call.attributes.get("alpha", 1.0), dtype_of(call.input(0)))
@@ -225,15 +216,15 @@ CONVERTERS: dict[str, Converter] = {
     "Dropout": _dropout,
     "EyeLike": _eye_like,
     "IsInf": _is_inf,
-    "Max": _variadic_converter(relax.op.maximum),
+    "Max": partial(_reduce, relax.op.maximum),
     "Mean": _mean,
-    "Min": _variadic_converter(relax.op.minimum),
+    "Min": partial(_reduce, relax.op.minimum),
     "Mod": _mod,
-    "OptionalHasElement": _has_element,
+    "OptionalHasElement": lambda call: const(call.has(0), "bool"),
     "PRelu": _prelu,
     "Pow": _power,
     "Sinh": _sinh,
-    "Sum": _variadic_converter(relax.op.add),
+    "Sum": partial(_reduce, relax.op.add),
     "ThresholdedRelu": _thresholded_relu,
 }
 """Converters by operator type."""

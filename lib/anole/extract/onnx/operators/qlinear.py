@@ -41,25 +41,21 @@ def _unary(call: Call, compute: _Compute) -> relax.Expr:
     return _quantize_result(call, compute(call, _dequantize_input(call, 0)), 3)
 
 
-def _float32_converter(operator: str) -> _Compute:
-    """Return a function that applies the ONNX operator of this type, with the call's attributes, in float32."""
+def _in_float32(operator: str, call: Call, data: relax.Expr) -> relax.Expr:
+    """Apply the ONNX operator of this type, with the call's attributes, in float32."""
+    from anole.extract.onnx.operators import CONVERTERS
 
-    def compute(call: Call, data: relax.Expr) -> relax.Expr:
-        from anole.extract.onnx.operators import CONVERTERS
-
-        attributes = {name: value for name, value in call.attributes.items() if name != "channels_last"}
-        float_call = replace(call, operator=operator, inputs=(data,), attributes=attributes)
-        convert = CONVERTERS.get(operator)
-        result: Any = float_call.by_tvm() if convert is None else convert(float_call)
-        return result
-
-    return compute
+    attributes = {name: value for name, value in call.attributes.items() if name != "channels_last"}
+    float_call = replace(call, operator=operator, inputs=(data,), attributes=attributes)
+    convert = CONVERTERS.get(operator)
+    result: Any = float_call.by_tvm() if convert is None else convert(float_call)
+    return result
 
 
 def _pool(call: Call, operator: str) -> relax.Expr:
     if call.flag("channels_last"):
         raise call.refuse("channels_last is not supported")
-    return _unary(call, _float32_converter(operator))
+    return _unary(call, partial(_in_float32, operator))
 
 
 def _softmax(call: Call) -> relax.Expr:
@@ -97,9 +93,9 @@ CONVERTERS: dict[str, Converter] = {
     "QLinearAveragePool": partial(_pool, operator="AveragePool"),
     "QLinearConcat": _concat,
     "QLinearGlobalAveragePool": partial(_pool, operator="GlobalAveragePool"),
-    "QLinearLeakyRelu": partial(_unary, compute=_float32_converter("LeakyRelu")),
+    "QLinearLeakyRelu": partial(_unary, compute=partial(_in_float32, "LeakyRelu")),
     "QLinearMul": partial(_binary, compute=relax.op.multiply),
-    "QLinearSigmoid": partial(_unary, compute=_float32_converter("Sigmoid")),
+    "QLinearSigmoid": partial(_unary, compute=partial(_in_float32, "Sigmoid")),
     "QLinearSoftmax": _softmax,
 }
 """Converters by operator type."""

@@ -167,10 +167,6 @@ def _qlinear_conv(call: Call) -> relax.Expr:
     return _requantize(call, product, 1)
 
 
-def _qlinear_matmul(call: Call) -> relax.Expr:
-    return _requantize(call, integer_matmul(call, factor(call, 0, 2, -2), factor(call, 3, 5, -1)), -1)
-
-
 def _requantize(call: Call, product: relax.Expr, axis: int) -> relax.Expr:
     """Quantize an int32 product with the result's scale and zero point.
 
@@ -342,7 +338,9 @@ CONVERTERS: dict[str, Converter] = {
     "DynamicQuantizeLinear": lambda call: dynamic_quantize(call, call.input(0)),
     "MatMulInteger": lambda call: integer_matmul(call, factor(call, 0, 2, -2), factor(call, 1, 3, -1)),
     "QLinearConv": _qlinear_conv,
-    "QLinearMatMul": _qlinear_matmul,
+    "QLinearMatMul": lambda call: _requantize(
+        call, integer_matmul(call, factor(call, 0, 2, -2), factor(call, 3, 5, -1)), -1
+    ),
     "QuantizeLinear": quantize,
 }
 """Converters by operator type."""

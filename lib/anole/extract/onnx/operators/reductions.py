@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,22 +14,18 @@ from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of, 
 _MAX_DETERMINANT_ROWS = 4
 
 
-def _min_max_converter(largest: bool) -> Converter:
-    """Make a converter for a maximum or minimum; TVM returns a finite value if all elements are infinite."""
-
-    def convert(call: Call) -> relax.Expr:
-        dtype = dtype_of(call.input(0))
-        if dtype == "bool":
-            # Compare booleans as integers.
-            integers = call.cast(call.input(0), "uint8")
-            return call.cast(call.by_tvm(inputs=(integers, *call.inputs[1:])), "bool")
-        rank, axes = len(call.shape(0)), _axes(call)
-        # A maximum over the channels or pixels of an image stays an operator, to allow layout changes.
-        if not dtype.startswith("float") or not axes or (rank == 4 and axes != [3]):
-            return call.by_tvm()
-        return _reduce_exactly(call, axes, largest)
-
-    return convert
+def _min_or_max(call: Call, largest: bool) -> relax.Expr:
+    """Convert a maximum or minimum; TVM returns a finite value if all elements are infinite."""
+    dtype = dtype_of(call.input(0))
+    if dtype == "bool":
+        # Compare booleans as integers.
+        integers = call.cast(call.input(0), "uint8")
+        return call.cast(call.by_tvm(inputs=(integers, *call.inputs[1:])), "bool")
+    rank, axes = len(call.shape(0)), _axes(call)
+    # A maximum over the channels or pixels of an image stays an operator, to allow layout changes.
+    if not dtype.startswith("float") or not axes or (rank == 4 and axes != [3]):
+        return call.by_tvm()
+    return _reduce_exactly(call, axes, largest)
 
 
 def _axes(call: Call) -> list[int]:
@@ -116,17 +112,12 @@ def _rms_normalization(call: Call) -> relax.Expr:
     return call.emit(relax.op.multiply(call.cast(scaled, dtype), call.input(1)))
 
 
-def _cumulative_converter(operator: Callable[..., relax.Expr]) -> Converter:
-    """Make a converter for cumulative sums or products."""
-
-    def convert(call: Call) -> relax.Expr:
-        data, is_reversed = call.input(0), call.flag("reverse")
-        axis = call.normal_axis(int(call.require_constant(1, "axis").item()), len(call.shape(0)))
-        operand = relax.op.flip(data, axis) if is_reversed else data
-        result = operator(operand, axis, dtype_of(data), call.flag("exclusive"))
-        return call.emit(relax.op.flip(result, axis) if is_reversed else result)
-
-    return convert
+def _cumulative_product(call: Call) -> relax.Expr:
+    data, is_reversed = call.input(0), call.flag("reverse")
+    axis = call.normal_axis(int(call.require_constant(1, "axis").item()), len(call.shape(0)))
+    operand = relax.op.flip(data, axis) if is_reversed else data
+    result = relax.op.cumprod(operand, axis, dtype_of(data), call.flag("exclusive"))
+    return call.emit(relax.op.flip(result, axis) if is_reversed else result)
 
 
 def _determinant(call: Call) -> relax.Expr:
@@ -213,14 +204,14 @@ def _apply_weights(call: Call, counts: relax.Expr, columns: Any, width: int) -> 
 
 
 CONVERTERS: dict[str, Converter] = {
-    "CumProd": _cumulative_converter(relax.op.cumprod),
+    "CumProd": _cumulative_product,
     "Det": _determinant,
     "LayerNormalization": _layer_normalization,
     "MeanVarianceNormalization": _mean_variance_normalization,
     "LpNormalization": _lp_normalization,
     "RMSNormalization": _rms_normalization,
-    "ReduceMax": _min_max_converter(largest=True),
-    "ReduceMin": _min_max_converter(largest=False),
+    "ReduceMax": partial(_min_or_max, largest=True),
+    "ReduceMin": partial(_min_or_max, largest=False),
     "TfIdfVectorizer": _count_ngrams,
 }
 """Converters by operator type."""

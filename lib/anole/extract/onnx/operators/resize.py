@@ -144,7 +144,7 @@ def _resize_axis(call: Call, data: relax.Expr, axis: int, mode: str, side: _Side
         outside = (coords < 0) | (coords > side.inputs - 1)
     if mode == "nearest":
         rounding = call.choice("nearest_mode", _ROUNDINGS, "floor" if _has_old_inputs(call) else "round_prefer_floor")
-        nearest = np.clip(_round(coords, rounding), 0, side.inputs - 1)
+        nearest = np.clip(_ROUNDINGS[rounding](coords).astype(np.int64), 0, side.inputs - 1)
         if not outside.any():
             return call.gather(data, nearest, axis)
         indices, weights = nearest[:, None], np.ones((side.outputs, 1))
@@ -198,10 +198,6 @@ def _coordinates(coord_mode: str, side: _Side, precision: type[np.floating[Any]]
         fit = precision(side.outputs) / (scale * precision(side.inputs)) if coord_mode == "half_pixel_symmetric" else 1
         coords = precision(side.inputs / 2) * precision(1 - fit) + (index + one_half) / scale - one_half
     return coords
-
-
-def _round(coords: NDArray[Any], rounding: str) -> NDArray[np.int64]:
-    return _ROUNDINGS[rounding](coords).astype(np.int64)
 
 
 def _taps(call: Call, mode: str, coords: NDArray[Any], side: _Side) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
