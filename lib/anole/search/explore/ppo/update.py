@@ -201,7 +201,8 @@ def explained_variance(values: Tensor, returns: Tensor) -> float:
 class Adam:
     """The Adam optimizer: Kingma and Ba, "Adam: A Method for Stochastic Optimization" (ICLR 2015), algorithm 1.
 
-    The learning rate is the paper's alpha; epsilon is as in the public PPO codes.
+    The learning rate is the paper's alpha; epsilon is as in the public PPO codes. `torch.optim.Adam` gives the same
+    parameters, but its first use imports torch's compiler, which takes seconds.
     """
 
     beta1, beta2, epsilon = 0.9, 0.999, 1e-5
