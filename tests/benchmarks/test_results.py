@@ -419,6 +419,14 @@ def test_figures_of_evaluators_on_recorded_times_match_their_file() -> None:
     assert f"up to {100 * max(float(row['slower']) for row in found):.1f} % slower than the fastest" in SEARCH
 
 
+def test_speedups_of_default_configs_match_their_file() -> None:
+    found = rows("defaults_avx2.csv")
+    for kind in {row["kind"] for row in found}:
+        of_kind = [[float(row["ratio"]) for row in found if (row["kind"], row["threads"]) == (kind, n)] for n in "12"]
+        shown = [f"{statistics.geometric_mean(ratios):.2f} ({min(ratios):.2f})" for ratios in of_kind]
+        assert [kind, str(len(of_kind[0])), *shown] in lines_of("kernels.md")
+
+
 def test_prices_of_adatune_match_the_page_of_claims() -> None:
     *_, own = (line[1:] for line in lines_of("claims.md") if line[0] == "adatune" and len(line) == 5)
     for cell, form in ((own[0], "takes {}x as long ({}x to {}x) at 0.01 s"), (own[2], "{}x ({}x to {}x) at 1 s")):
