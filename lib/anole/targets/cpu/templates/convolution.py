@@ -56,7 +56,7 @@ class ConvolutionTemplate:
 
 
 def leave_gaps(sch: s_tir.Schedule, w: Conv2d, config: Config) -> None:
-    """Place the pixels of a padded copy an odd number of cache lines apart, so that they use all sets of the cache."""
+    """Place the pixels of a padded copy an odd number of cache lines apart, to use all sets of the cache."""
     line = CACHE_LINE_BYTES // FLOAT_BYTES
     if leaves_gaps(w) and config["pad_at"] != "inline":
         sch.storage_align(sch.get_sblock("pad"), 0, axis=2, factor=2 * line, offset=line)
