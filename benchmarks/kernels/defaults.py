@@ -1,4 +1,4 @@
-"""Compare the default configs of convolutions on this CPU with those of another version of the code, as CSV.
+"""Compare the default configs of convolutions on this CPU with another version's, as CSV.
 
     git worktree add ../before v0.7.0
     PYTHONPATH=lib python -m benchmarks.kernels.defaults ../before > defaults.csv
@@ -89,10 +89,8 @@ def _build(target: CpuTarget, layers: list[Conv2d], folder: Path) -> None:
 def _rows(target: CpuTarget, layers: list[tuple[str, Conv2d]], folders: list[Path]) -> Iterator[Mapping[str, Any]]:
     for number, (kind, layer) in enumerate(layers):
         configs = [json.loads((folder / f"{number}.json").read_text()) for folder in folders]
-        runner = target.runner(layer)
-        kernels = [
-            runner.load(folder / f"{number}.so", config) for folder, config in zip(folders, configs, strict=True)
-        ]
+        artifacts, runner = [folder / f"{number}.so" for folder in folders], target.runner(layer)
+        kernels = [runner.load(*each) for each in zip(artifacts, configs, strict=True)]
         if any(kernel.relative_error() > target.max_relative_error for kernel in kernels):
             raise SystemExit(f"{layer.label}: a kernel is wrong")
         runs = max(1, int(_TURN_S / kernels[0](1)))

@@ -144,5 +144,5 @@ def ncnn_engine(path: Path, inputs: list[NDArray[Any]], threads: int) -> Engine:
 
     engine = Engine("ncnn", run, outputs)
     if (error := relative_error(engine.compute(), expected)) > MAX_RELATIVE_ERROR:
-        raise BuildError(f"the outputs of ncnn differ from those of ONNX Runtime by {error:.1e}")
+        raise BuildError(f"ncnn's outputs differ from ONNX Runtime's by {error:.1e}")
     return engine

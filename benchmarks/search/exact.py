@@ -94,8 +94,9 @@ SPACES: Mapping[str, SpaceKind] = {
 
 
 def held_out(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of layers with which no setting was chosen: all but those of the development split."""
-    return [row for row in rows if row["layer"] not in files("vta_open", "dev")]
+    """Return the rows of all layers except the development split's, on which settings were chosen."""
+    development = files("vta_open", "dev")
+    return [row for row in rows if row["layer"] not in development]
 
 
 def claimed_variants() -> dict[str, set[str]]:

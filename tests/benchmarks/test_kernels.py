@@ -10,7 +10,6 @@ import pytest
 from anole.documents.build import read_build
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 from benchmarks.common.checkout import HOME
-from benchmarks.kernels.defaults import layers_of
 from benchmarks.kernels.roofline import COLUMNS, KINDS, OTHER, dot_size, draw, kind_of
 
 from .conftest import Benchmark
@@ -104,5 +103,8 @@ def test_a_plot_without_kernels_is_an_error(tmp_path: Path) -> None:
 
 def test_the_default_configs_of_one_version_are_the_same(benchmark: Benchmark) -> None:
     rows, _ = benchmark("kernels.defaults", str(HOME), "--threads", "1", "--kinds", "depthwise 5x5")
-    assert [row["layer"] for row in rows] == [layer.label for layer in layers_of("depthwise 5x5")]
-    assert all(row["same_config"] == "True" and float(row["ratio"]) > 0 for row in rows)
+    labels = {row["layer"] for row in rows}
+    assert len(rows) == 3 and {"conv2d 240->240 k5x5 s1 g240 28x28", "conv2d 960->960 k5x5 s1 g960 7x7"} <= labels
+    for row in rows:
+        assert row["same_config"] == "True"
+        assert float(row["ratio_q1"]) <= float(row["ratio"]) <= float(row["ratio_q3"])

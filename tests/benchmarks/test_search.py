@@ -58,6 +58,14 @@ def test_the_runs_that_claims_need_are_first():
     assert {counts[each] for each in needed} == {10 * 35}, "ten seeds of 35 layers"
 
 
+def test_comparisons_with_anole_are_on_other_layers_than_its_development():
+    rows = [{"layer": layer} for layer in (LAYER, "96-24_k1x1_s1_56x56", "convolution_milo-A100")]
+    assert exact.held_out(rows) == rows[1:]
+    developed = [table_run(variant, LAYER, seed, gap=0.5) for variant in ("anole cold", "random") for seed in range(6)]
+    found = sections({"tables/constrained": developed, "tables/open": developed})
+    assert not any("Compared with `anole`" in section for section in found)
+
+
 def test_versions_differ_between_tuners_layers_and_spaces():
     for experiment in (exact.TABLES, layers.LIVE, networks.TUNING):
         seen = {}
