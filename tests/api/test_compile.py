@@ -156,7 +156,7 @@ def test_a_tuned_build_is_evaluated_on_own_samples(detailed):
     ("samples", "message"),
     [
         ({"picture": torch.zeros(5, 1, 3, 9, 9)}, r"samples\.image: missing; found picture"),
-        ({"image": torch.zeros(5, 3, 9, 9)}, r"\(5, 3, 9, 9\); needed is \(samples, 1, 3, 9, 9\)"),
+        ({"image": torch.zeros(5, 3, 9, 9)}, r"\(5, 3, 9, 9\); needed .* \(samples, 1, 3, 9, 9\)"),
         ({"image": torch.zeros(0, 1, 3, 9, 9)}, r"samples\.image: found shape \(0, "),
         ({"image": torch.zeros(5, 2, 3, 9, 9)}, r"samples\.image: found shape \(5, 2, "),
     ],

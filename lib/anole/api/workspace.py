@@ -102,9 +102,9 @@ class Workspace:
             found = tuple(np.shape(samples.get(name, 0.0)))
             fits = [actual == size or isinstance(size, Mapping) for actual, size in zip(found[1:], shape, strict=False)]
             if len(found) != len(shape) + 1 or not found[0] or not all(fits):
-                problem = f"found shape {found}; needed is (samples, {', '.join(map(str, shape))})"
-                problem = problem if name in samples else f"missing; found {', '.join(samples)}"
-                raise SpecError(f"samples.{name}", problem, "anole.compile")
+                problem = f"found shape {found}" if name in samples else f"missing; found {', '.join(samples)}"
+                needed = f"(samples, {', '.join(map(str, shape))})"
+                raise SpecError(f"samples.{name}", f"{problem}; needed is an array of shape {needed}", "anole.compile")
         file = io.BytesIO()
         arrays: Any = {name: np.asarray(array) for name, array in samples.items()}
         np.savez(file, **arrays)

@@ -179,6 +179,12 @@ def test_functions_are_correct_for_other_machines(machine: Machine) -> None:
         check(function(definition, *shapes), machine)
 
 
+@pytest.mark.parametrize(("definition", "widths"), [(pool("max", "NHWC"), {16}), (mean((1, 2)), {24})])
+def test_accumulators_between_conditions_are_a_power_of_two_wide(definition: Definition, widths: set[int]) -> None:
+    loops = collect(schedule_default(function(definition, (1, 33, 33, 48)), MACHINE).body, tirx.For)
+    assert {int(loop.extent) for loop in loops if loop.kind == VECTORIZED} == widths
+
+
 @given(st.integers(1, 3000), st.sampled_from([1, 2, 4, 8, 16]), st.integers(1, 4), st.booleans())
 def test_vector_width_fits(extent: int, lanes: int, wide: int, powers_only: bool) -> None:
     width = even_width(extent, lanes * wide, lanes, powers_only=powers_only)

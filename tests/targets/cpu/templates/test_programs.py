@@ -48,6 +48,7 @@ DILATED = replace(LAYER, padding=(12, 12, 12, 12), dilation=(12, 12))
         (replace(LAYER, groups=32, out_channels=64), "depthwise grouped"),
         (replace(LAYER, groups=32, out_channels=512), "depthwise"),
         (replace(LAYER, height=8, width=8, groups=32), "depthwise sharing"),
+        (Conv2d(1, 14, 14, 128, 128, (5, 5), padding=(2, 2, 2, 2), groups=128), "depthwise gap"),
         (POINTWISE, "prefetch"),
         (replace(POINTWISE, out_channels=496), ""),
         (Conv2d(1, 72, 72, 64, 80, (1, 1)), ""),

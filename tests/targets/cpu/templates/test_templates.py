@@ -78,6 +78,9 @@ def depthwise(size: int, channels: int, stride: int = 1) -> Conv2d:
     return Conv2d(1, size, size, channels, channels, (3, 3), (stride, stride), SAME, groups=channels)
 
 
+WIDE_DEPTHWISE = Conv2d(1, 14, 14, 128, 128, (7, 7), padding=(3, 3, 3, 3), groups=128)
+
+
 def strided_apart(channels: int) -> Conv2d:
     return Conv2d(1, 8, 8, channels, 16, (3, 3), padding=SAME, exact=True)
 
@@ -105,6 +108,7 @@ def grouped(filters: int, channels: int) -> Conv2d:
                 # TVM partitions this convolution's tiles incorrectly.
                 Conv2d(1, 10, 10, 96, 96, (7, 7), padding=(3, 3, 3, 3), groups=96),
                 *(depthwise(112, 32), depthwise(112, 96, 2), depthwise(14, 384), depthwise(7, 960)),
+                *(WIDE_DEPTHWISE, grouped(4, 4)),
             ],
         ),
         *(Case(grouped(filters, channels), AVX512) for filters, channels in ((4, 4), (8, 8), (12, 12), (2, 1))),
@@ -146,6 +150,13 @@ BF16_LAYER, BF16_DENSE = replace(PLAIN, dtype="bfloat16"), Dense(20, 64, 48, "bf
         (Case(strided_apart(512), values={"pad_at": "root"}), VECTORS),
         (Case(strided_apart(1024), values={"pad_at": "root"}), {*VECTORS, "buffer_dim_align"}),
         (Case(strided_apart(1024), values={"pad_at": "inline"}), VECTORS),
+        (Case(WIDE_DEPTHWISE, AVX2, values={"pad_at": "parallel"}), {*VECTORS, "buffer_dim_align"}),
+        (Case(WIDE_DEPTHWISE, AVX2, values={"pad_at": "inline"}), VECTORS),
+        (Case(replace(WIDE_DEPTHWISE, kernel=(3, 3)), AVX2, values={"pad_at": "parallel"}), VECTORS),
+        *(
+            (Case(grouped(*each), AVX2), {*SHARED, mark})
+            for each, mark in (((4, 4), "T.Shuffle("), ((4, 8), "T.Select("))
+        ),
         *((Case(each, AMX), {"T.parallel(", "multiply_tiles", "release_tiles"}) for each in (BF16_LAYER, BF16_DENSE)),
     ],
 )

@@ -64,11 +64,8 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, producers: Sequence
         if work >= MIN_PARALLEL_WORK:
             run_in_parallel(schedule, loops[:-1] or loops, machine)
         return
-    widest, conditional = (
-        lanes * (N_ACCUMULATORS if producers else 1),
-        any(reduction.branches for reduction in reductions),
-    )
-    width = even_width(axes[position].extent, widest, lanes, powers_only=conditional)
+    widest = lanes * (N_ACCUMULATORS if producers else 1)
+    width = even_width(axes[position].extent, widest, lanes, powers_only=any(each.branches for each in reductions))
     crossing = None if producers else _crossing(axes, position, lanes)
     outer, split_loop, vector = _tile(schedule, loops, position, width, crossing)
     has_tail = axes[position].extent % width != 0

@@ -14,7 +14,7 @@ from tvm import te, tirx
 from anole.record import Config
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES
 from anole.targets.cpu.templates import nest
-from anole.targets.cpu.templates.convolution import ConvolutionTemplate, leave_gaps
+from anole.targets.cpu.templates.convolution import ConvolutionTemplate, separate_pixels
 from anole.targets.cpu.templates.convolution_tiles import tile_order
 from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
 from anole.targets.cpu.templates.skip_padding import has_skipped_steps, skip_padding_steps
@@ -46,7 +46,7 @@ class Conv2dTemplate(ConvolutionTemplate):
         sch, names = tiled.sch, ("rc", "ry", "rx")
         splits = [sch.split(axis, config[f"tile_{name}"]) for axis, name in zip(tiled.reduction, names, strict=True)]
         outer, inner = zip(*splits, strict=True)
-        leave_gaps(sch, workload, config)
+        separate_pixels(sch, workload, config)
         tiled = replace(tiled, reduction=[*outer, *inner])
         tiled.arrange("pad", config["pad_at"], self.unit.lanes, self.unit.lanes)
         func = tiled.finish(inner, config["unroll_explicit"] * config["auto_unroll_max_step"])

@@ -18,6 +18,7 @@ from anole.space.loops import Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates.convolution_tiles import ConvolutionTiles, panel_knob
+from anole.targets.cpu.templates.depthwise_space import has_large_kernel, is_depthwise
 from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, CACHE_LINE_BYTES, covering, unroll
 from anole.targets.cpu.templates.skip_padding import active_share, skips
 from anole.task import Conv2d
@@ -62,8 +63,7 @@ def leaves_gaps(w: Conv2d) -> bool:
     Without gaps, a row's pixels would be multiples of a way of the first-level cache apart and evict each other. Large
     depthwise kernels read so many pixels of each channel that an eighth of a way suffices.
     """
-    is_large = w.groups == w.in_channels > 1 and max(w.kernel) > 3
-    period = _WAY_BYTES // FLOAT_BYTES // (8 if is_large else 1)
+    period = _WAY_BYTES // FLOAT_BYTES // (8 if is_depthwise(w) and has_large_kernel(w) else 1)
     return any(w.padding) and w.strides[1] * w.in_channels % period == 0
 
 
@@ -153,10 +153,11 @@ class DirectTiles(ConvolutionTiles):
 
     def _order_cost(self, columns: Columns) -> NDArray[np.float64]:
         """Estimate the additional cost of a multiply-add in some orders of loops, shape (n,)."""
+        if self.unit.multiplies_scalars:
+            return np.zeros(len(columns["tile_order"]))
         rows_inside, columns_inside = (columns[f"tile_{name}"][:, 1] > 1 for name in ("ry", "rx"))
-        is_uneven = (rows_inside == columns_inside) & (min(self.w.kernel) > 1)
-        cost = _FILTERS_INSIDE_COST * (columns["tile_order"] == "yxf") + _TAPS_COST * is_uneven
-        return np.asarray(0.0 * cost if self.unit.multiplies_scalars else cost)
+        taps_together = (rows_inside == columns_inside) & (min(self.w.kernel) > 1)
+        return np.asarray(_FILTERS_INSIDE_COST * (columns["tile_order"] == "yxf") + _TAPS_COST * taps_together)
 
     def _load_cost(self, columns: Columns) -> NDArray[np.float64]:
         """Estimate the cost of repeated loads into the caches, shape (n,), times the values per cache line."""

@@ -55,7 +55,7 @@ class ConvolutionTemplate:
         return TiledNest(sch, block, epilogue, [n, *chunks], tiles, reduction, registers, vector, steps)
 
 
-def leave_gaps(sch: s_tir.Schedule, w: Conv2d, config: Config) -> None:
+def separate_pixels(sch: s_tir.Schedule, w: Conv2d, config: Config) -> None:
     """Place the pixels of a padded copy an odd number of cache lines apart, to use all sets of the cache."""
     line = CACHE_LINE_BYTES // FLOAT_BYTES
     if leaves_gaps(w) and config["pad_at"] != "inline":

@@ -11,7 +11,7 @@ from tvm import s_tir, te, tirx
 
 from anole.ir.nodes import collect, with_loop, with_values
 from anole.record import Config
-from anole.targets.cpu.templates.convolution import ConvolutionTemplate, leave_gaps
+from anole.targets.cpu.templates.convolution import ConvolutionTemplate, separate_pixels
 from anole.targets.cpu.templates.depthwise_space import panel_lanes
 from anole.targets.shared import anchor
 from anole.task import Conv2d
@@ -41,7 +41,7 @@ class DepthwiseTemplate(ConvolutionTemplate):
         lanes = int(panel_lanes(self.unit, workload, np.array([config["tile_f"][2]]))[0])
         tiled = self.tile(func, config, lanes)
         has_surplus = prod(config["tile_f"]) > workload.out_channels
-        leave_gaps(tiled.sch, workload, config)
+        separate_pixels(tiled.sch, workload, config)
         tiled.arrange("pad", config["pad_at"], 0 if has_surplus else self.unit.lanes, lanes)
         func = tiled.finish(tiled.reduction, config["auto_unroll_max_step"])
         copy = anchor.find_block(tiled.sch, "pad") if has_surplus else None

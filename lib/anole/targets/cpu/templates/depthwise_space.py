@@ -53,6 +53,11 @@ def is_depthwise(w: Conv2d) -> bool:
     return w.groups == w.in_channels > 1
 
 
+def has_large_kernel(w: Conv2d) -> bool:
+    """Whether the kernel is larger than 3x3: its register tiles read most pixels many times."""
+    return max(w.kernel) > 3
+
+
 def channel_lanes(unit: VectorUnit, w: Conv2d) -> int:
     """Return the channels per vector: a register's lanes, or at least half of them if that leaves no surplus."""
     divisor = gcd(w.out_channels, unit.lanes)
@@ -101,7 +106,7 @@ class _DepthwiseTiles(ConvolutionTiles):
     def merit(self, columns: Columns) -> NDArray[np.float64]:
         """Return the merit of configs, shape (n,): the negative logarithm of their time, up to a constant."""
         chunks, few_registers = self.chunks(columns), not self.unit.multiplies_scalars
-        is_large = few_registers and max(self.w.kernel) > 3
+        is_large = few_registers and has_large_kernel(self.w)
         cost = self._large_kernel_cost(columns) if is_large else self._small_kernel_cost(columns)
         cost += _UNEVEN_COST * np.log2(-(-chunks // self.threads) * self.threads / chunks)
         cost += _ROWS_COST * np.log2(columns["tile_y"][:, 2]) if few_registers else 0.0
