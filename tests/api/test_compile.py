@@ -46,6 +46,33 @@ def detailed(tmp_path_factory):
     return SimpleNamespace(network=network.eval(), image=image, mask=mask, call=call, project=project)
 
 
+class Cached(torch.nn.Module):
+    """A network that keeps the keys of all tokens, their number and, in a submodule, a moving average."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(2, 6, 4))
+        self.register_buffer("n_tokens", torch.zeros(1, dtype=torch.int64))
+        self.project, self.average = torch.nn.Linear(4, 4), Average()
+
+    def forward(self, keys):  # an input with the name of a buffer
+        self.keys.index_copy_(1, self.n_tokens, self.project(keys).reshape(2, 1, 4))
+        self.n_tokens += 1
+        return {"scores": (self.keys @ keys.reshape(2, 4, 1)).tanh(), "average": self.average(keys)}
+
+
+class Average(torch.nn.Module):
+    """A moving average that is assigned, which `torch.export` does not see in a submodule."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("value", torch.zeros(()))
+
+    def forward(self, x):
+        self.value = 0.75 * self.value + x.mean()
+        return self.value
+
+
 def assert_close(actual, expected):
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
 
@@ -74,6 +101,25 @@ def test_unaligned_and_read_only_arrays_are_accepted(detailed):
     assert torch.utils.dlpack.from_dlpack(passed).data_ptr() == detailed.image.data_ptr()  # not a copy
     expected = detailed.call(detailed.image.numpy(), detailed.mask.numpy(), detailed=True)
     np.testing.assert_array_equal(detailed.call(unaligned, read_only, detailed=True)["scores"], expected["scores"])
+
+
+def test_state_is_kept_between_calls_until_it_is_reset(detailed, tmp_path):
+    torch.manual_seed(0)
+    network, tokens = Cached().eval(), torch.randn(6, 2, 4)
+    samples = {"keys": tokens.numpy()}
+    fast = anole.compile(network, tokens[0], project=detailed.project, samples=samples, progress=False)
+    assert network.n_tokens == 0  # compiling changes nothing
+    fast.save(tmp_path / "saved")
+    loaded = anole.load(tmp_path / "saved")
+    with torch.no_grad():
+        expected = [{name: value.clone() for name, value in network(token).items()} for token in tokens]
+    for call in (fast, loaded):
+        for _ in range(2):
+            for token, values in zip(tokens, expected, strict=True):
+                assert_close(call(token), values)
+            call.reset()
+    assert_close(loaded(tokens[0].numpy())["scores"], expected[0]["scores"].numpy())
+    assert [error.output for error in fast.benchmark(rounds=1).sample_errors][:2] == ["output_0", "output_1"]
 
 
 def test_threads_may_call_concurrently(detailed):

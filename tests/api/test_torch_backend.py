@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from copy import deepcopy
 
 import pytest
 import torch
@@ -44,12 +45,26 @@ def test_graphs_are_compiled_and_changed_parameters_run_in_eager_mode(tmp_path):
         assert compare(network, compiled, torch.randn(2, 3, 8, 8)) == []  # warned once
 
 
-@pytest.mark.parametrize("mode", ["gradients", "training", "varying"])
+class Counter(torch.nn.Module):
+    """A layer that adds the number of its calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x):
+        self.calls += 1
+        return x + self.calls
+
+
+@pytest.mark.parametrize("mode", ["gradients", "training", "varying", "writing"])
 def test_other_graphs_run_in_eager_mode_with_a_warning(mode, tmp_path):
     reasons = {"gradients": "computes gradients", "training": "training mode", "varying": "its sizes vary"}
+    reasons["writing"] = "writes to its buffers"
     torch._dynamo.reset()
-    network = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(1.0)).train(mode == "training")
+    last = Counter() if mode == "writing" else torch.nn.Dropout(1.0)
+    network = torch.nn.Sequential(torch.nn.Linear(8, 8), last).train(mode == "training")
     compiled = torch.compile(network, backend="anole", dynamic=mode == "varying", options={"project": tmp_path})
     with torch.set_grad_enabled(mode == "gradients"):
-        (warning,) = compare(network, compiled, torch.randn(3, 8))
+        (warning,) = compare(deepcopy(network), compiled, torch.randn(3, 8))
     assert reasons[mode] in warning

@@ -142,6 +142,7 @@ class Net(nn.Module):
         super().__init__()
         self.layer = nn.Linear(4, 4)
         self.register_buffer("count", torch.zeros(()))
+        self.layer.register_buffer("calls", torch.zeros(()))
         self.register_buffer("cache", torch.zeros(1, 3, 4))
         self.register_buffer("empty", torch.zeros(1, 0, 4))
 
@@ -180,6 +181,7 @@ def test_outputs_and_buffers_of_any_kind(write: Write, code: str, n_outputs: int
         ("return None", "returned no tensor"),
         ("self.count.add_(1); return y * self.count", "depend on what earlier calls wrote to count"),
         ("self.count.add_(1); return y, self.count", "wrote to count"),
+        ("self.layer.calls = self.layer.calls + 1; return y * self.layer.calls", "wrote to layer.calls"),
         ("self.cache.copy_(self.cache.roll(1, 1) + y); return self.cache.sum(1)", "wrote to cache"),
         ("return y if y.sum() > 0 else x", "of written: `return y if y.sum() > 0 else x`; Python code cannot use"),
         ("return y.view(3)", "of written: `return y.view(3)`"),

@@ -69,6 +69,7 @@ def compile(
             source = of_module(workspace.folder, model, args, kwargs or {}, dynamic_shapes or {})
         entry = dict(source.entry)
         if samples:
+            samples = source.call.complete(samples) if source.call is not None else samples
             entry |= workspace.save_samples(samples, entry.get("inputs", {}))
         build = workspace.add(source.name, entry, chosen, trials)
         return Compiled(workspace.run(layout.build_path(build), progress), source.call)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -22,13 +22,16 @@ Form = Any
 class CallFormat:
     """The names of the tensors among the arguments of a call, in order, with the forms of (args, kwargs) and result.
 
-    `paths` are the tensors' places in (args, kwargs); a later call may have its keywords in another order.
+    `paths` are the tensors' places in (args, kwargs); a later call may have its keywords in another order. `state` has
+    the name and the initial value of each buffer that the module writes. In a build, the buffers are inputs after the
+    call's tensors, and their new values are outputs after the result.
     """
 
     names: tuple[str, ...]
     paths: tuple[str, ...]
     arguments: Form
     result: Form
+    state: tuple[tuple[str, torch.Tensor], ...] = ()
 
     @classmethod
     def of(cls, module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Self:
@@ -56,11 +59,24 @@ class CallFormat:
                 parameter = parameters[min(first, len(parameters) - 1)]
                 rest = [first, *rest] if parameter.kind is inspect.Parameter.VAR_POSITIONAL else rest
                 first = parameter.name
-            name = re.sub(r"\W", "_", "_".join(map(str, [first, *rest])))
-            names.append(name if name not in names else f"{name}_{len(names)}")
+            names.append(_input_name("_".join(map(str, [first, *rest])), names))
         if not names:
             raise ExtractError(f"{where}: found no tensor in the example call; give its inputs")
         return cls(tuple(names), tuple(pytree.keystr(path) for path, _ in places), form_of(call), ...)
+
+    def with_state(self, buffers: Mapping[str, torch.Tensor]) -> Self:
+        """Return the format for a module that writes these buffers."""
+        names = list(self.names)
+        for name in buffers:
+            names.append(_input_name(name, names))
+        state = tuple((name, value.detach().clone()) for name, value in buffers.items())
+        return replace(self, names=tuple(names), state=state)
+
+    def complete(self, samples: Mapping[str, Any]) -> dict[str, Any]:
+        """Return samples of a call's tensors, each with the initial state."""
+        n_samples, state_names = len(next(iter(samples.values()))), self.names[len(self.paths) :]
+        initial = zip(state_names, (value.expand(n_samples, *value.shape) for _, value in self.state), strict=True)
+        return {**dict(initial), **samples}
 
     def tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Return the tensors of a call, in order; raise BuildError if its arguments have another form."""
@@ -68,13 +84,14 @@ class CallFormat:
         if form_of(call) != self.arguments:
             constants = [leaf for leaf in pytree.tree_leaves(self.arguments) if leaf is not ...]
             fixed = f" and the constants {constants}" if constants else ""
-            raise BuildError(f"the call differs from the compiled one: the tensors {', '.join(self.names)}{fixed}")
+            names = ", ".join(self.names[: len(self.paths)])
+            raise BuildError(f"the call differs from the compiled one: the tensors {names}{fixed}")
         leaves = {pytree.keystr(path): leaf for path, leaf in pytree.tree_leaves_with_path(call)}
         return [leaves[path] for path in self.paths]
 
 
 class FlatModule(torch.nn.Module):
-    """A module whose arguments are named tensors."""
+    """A module whose arguments and state are named tensors; with state, it returns (result, new state)."""
 
     def __init__(self, module: torch.nn.Module, call: CallFormat) -> None:
         super().__init__()
@@ -82,8 +99,18 @@ class FlatModule(torch.nn.Module):
 
     def forward(self, **tensors: torch.Tensor) -> Any:
         """Call the module with the tensors in their places."""
-        args, kwargs = fill(self._call.arguments, [tensors[name] for name in self._call.names])
-        return self.module(*args, **kwargs)
+        call, values = self._call, [tensors[name] for name in self._call.names]
+        args, kwargs = fill(call.arguments, values)
+        if not call.state:
+            return self.module(*args, **kwargs)
+        pairs = zip(call.state, values[len(call.paths) :], strict=True)
+        state = {name: value.clone() for (name, _), value in pairs}
+        return torch.func.functional_call(self.module, state, args, kwargs), tuple(state.values())
+
+
+def _input_name(name: str, others: Sequence[str]) -> str:
+    name = re.sub(r"\W", "_", name)
+    return name if name not in others else f"{name}_{len(others)}"
 
 
 def form_of(value: Any) -> Form:

@@ -88,22 +88,23 @@ class Compiled:
             problem = f"built for {build.threads} threads, but TVM uses {n_threads} here; a new process is faster"
             warnings.warn(f"{folder}: {problem}", stacklevel=3)
         self._library = tvm.runtime.load_module(str(self.folder / "model.so"))
-        self._of_thread = threading.local()
+        self._of_thread, self._lock = threading.local(), threading.Lock()
+        self.reset()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the outputs for a call with the compiled module's arguments, or with one array for each input.
 
         Inputs are torch tensors or NumPy arrays, which are not copied if they are contiguous and aligned. Outputs have
         the type of the inputs, and the structure that the module returns; otherwise, several outputs are a tuple.
+        Buffers that the module writes are kept for the next call.
 
         Raises:
             BuildError: the arguments do not fit.
         """
         arrays = self._call.tensors(args, kwargs) if self._call is not None else self._in_order(args, kwargs)
         sizes: dict[str, int] = {}
-        tensors = [self._to_tvm(info, array, sizes) for info, array in zip(self.inputs, arrays, strict=True)]
-        result = self._main()(*tensors)
-        results = [result] if hasattr(result, "numpy") else list(result)
+        tensors = [self._to_tvm(info, array, sizes) for info, array in zip(self.inputs, arrays, strict=False)]
+        results = self._run(tensors)
         if arrays and isinstance(arrays[0], np.ndarray):
             outputs: list[Any] = [np.from_dlpack(output) for output in results]
         else:
@@ -115,6 +116,13 @@ class Compiled:
 
             return fill(self._call.result, outputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def reset(self) -> None:
+        """Set the buffers that the module writes to their values at compilation."""
+        initial = [value for _, value in self._call.state] if self._call is not None else []
+        infos = self.inputs[len(self.inputs) - len(initial) :]
+        with self._lock:
+            self._state = [self._to_tvm(info, value, {}) for info, value in zip(infos, initial, strict=True)]
 
     def benchmark(self, rounds: int = 8) -> Benchmark:
         """Check the build, and time it in turns with torch and ONNX Runtime, on one random input.
@@ -149,6 +157,17 @@ class Compiled:
 
     def __repr__(self) -> str:
         return f"build {self._build.name}\n{describe_build(self.folder)}"
+
+    def _run(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        """Return the outputs for these inputs; calls with state run one after another."""
+        if not self._state:
+            result = self._main()(*tensors)
+            return [result] if hasattr(result, "numpy") else list(result)
+        with self._lock:
+            results = list(self._main()(*tensors, *self._state))
+            n_results = len(results) - len(self._state)
+            self._state = results[n_results:]
+        return results[:n_results]
 
     def _main(self) -> Any:
         """Return the entry point of this thread's virtual machine."""

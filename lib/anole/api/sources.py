@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anole.config.onnx_files import onnx_names
-from anole.errors import ExtractError, SpecError, cause
+from anole.errors import ExtractError, SpecError
+from anole.extract.error_context import convert_to_extract_error
 from anole.files import write_atomically
 from anole.ir.ranges import SizeRange
 
 if TYPE_CHECKING:
     import torch
 
-    from anole.api.call_format import CallFormat
+    from anole.api.call_format import CallFormat, FlatModule
 
 _Ranges = Mapping[int, tuple[str, SizeRange]]
 """The varying axes of an input, with the name and the sizes of each."""
@@ -122,8 +123,11 @@ def of_module(
         for name, axes in ((name, dynamic_shapes.get(name) or {}) for name in tensors)
     }
     with _in_evaluation_mode(module), torch.no_grad():
-        program, result = _export(FlatModule(module, call), tensors, ranges, kind)
-    entry = {name: _input(tensor, ranges[name]) for name, tensor in tensors.items()}
+        result, state = _run(FlatModule(module, call), tensors, kind)
+        call = replace(call.with_state(state), result=form_of(result))
+        tensors |= zip(call.names[len(tensors) :], state.values(), strict=True)
+        program = _export(FlatModule(module, call), tensors, ranges, kind)
+    entry = {name: _input(tensor, ranges.get(name, {})) for name, tensor in tensors.items()}
     name = f"{_plain(kind)}-{digest(program.graph_module.code, repr(entry), *_weights(program))}"
     loader = project / _MODULES / f"{name.replace('-', '_')}.py"
     if not loader.exists():
@@ -131,29 +135,33 @@ def of_module(
         torch.export.save(program, loader.with_suffix(".pt2"))
         write_atomically(loader, _LOADER)
     source = {"source": f"torch:{_MODULES}.{loader.stem}:Exported", "inputs": entry}
-    return Source(name, source, replace(call, result=form_of(result)))
+    return Source(name, source, call)
+
+
+def _run(module: FlatModule, tensors: Mapping[str, torch.Tensor], kind: str) -> tuple[Any, dict[str, torch.Tensor]]:
+    """Return a module's result for these tensors, and the initial values of the buffers that it writes."""
+    from anole.extract.torch import run_on_copies
+
+    copies = {name: tensor.clone() for name, tensor in tensors.items()}
+    with convert_to_extract_error(f"{kind}: does not run on the example call", line=0):
+        result, state = run_on_copies(module, (), copies)
+    if written := [name for name, copy in copies.items() if copy._version]:
+        raise ExtractError(f"{kind}: writes to its inputs {', '.join(written)}; a build cannot: copy them first")
+    return result, {name.removeprefix("module."): value for name, value in state.items()}
 
 
 def _export(
-    module: torch.nn.Module, tensors: Mapping[str, torch.Tensor], ranges: Mapping[str, _Ranges], kind: str
-) -> tuple[torch.export.ExportedProgram, Any]:
-    """Return a module's program, and its result for these tensors; raise ExtractError if it has no program."""
+    module: FlatModule, tensors: Mapping[str, torch.Tensor], ranges: Mapping[str, _Ranges], kind: str
+) -> torch.export.ExportedProgram:
     import torch
 
     # The import of a range samples sizes that may exceed it.
     shapes = {
         name: {axis: torch.export.Dim(dim, min=r.min, max=max(r.samples)) for axis, (dim, r) in axes.items()}
-        for name, axes in ranges.items()
+        for name, axes in ((name, ranges.get(name, {})) for name in tensors)
     }
-    try:
-        program = torch.export.export(module, (), dict(tensors), dynamic_shapes={"tensors": shapes})
-        clones = {name: tensor.clone() for name, tensor in tensors.items()}
-        result = module(**clones)
-    except Exception as error:
-        raise ExtractError(f"{kind}: torch.export cannot trace it: {cause(error, line=0)}") from error
-    if written := [name for name, x in tensors.items() if not torch.allclose(x, clones[name], 0, 0, equal_nan=True)]:
-        raise ExtractError(f"{kind}: writes to its inputs {', '.join(written)}; a build cannot: copy them first")
-    return program, result
+    with convert_to_extract_error(f"{kind}: torch.export cannot trace it", line=0):
+        return torch.export.export(module, (), dict(tensors), dynamic_shapes={"tensors": shapes})
 
 
 @contextmanager

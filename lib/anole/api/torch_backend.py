@@ -19,7 +19,7 @@ def anole(
     """Compile one graph of torch.compile; `options` are keyword arguments of `anole.compile`.
 
     Parameters and buffers become constants. A graph that trains, has varying sizes or cannot be compiled runs in eager
-    mode, and so does a call after its parameters have changed; a warning says why, once.
+    mode, and so do a graph with state and calls after a parameter has changed; a warning says why, once.
     """
     # Dynamo marks parameters and buffers, which it passes as inputs.
     placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
@@ -66,7 +66,11 @@ def _problem(graph: torch.fx.GraphModule, example: Sequence[Any], inputs: Sequen
         return "it computes gradients; call it within torch.no_grad()"
     if not all(isinstance(x, torch.Tensor) for x in example):
         return "its sizes vary; call torch.compile with dynamic=False"
-    return None if example else "it has no inputs"
+    if not example:
+        return "it has no inputs"
+    copies = [value.clone() for value in inputs]
+    graph(*copies)
+    return "it writes to its buffers or inputs" if any(copy._version for copy in copies) else None
 
 
 def _is_training(node: torch.fx.Node) -> bool:

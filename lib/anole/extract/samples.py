@@ -39,7 +39,7 @@ def read_samples(model: ModelSpec, inputs: Sequence[TensorInfo]) -> list[Sample]
         if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
             raise BuildError(f"{path}: input {info.name}: found values that are not finite numbers")
     n = min(len(arrays[info.name]) for info in inputs)
-    return [[arrays[info.name][i].astype(info.dtype) for info in inputs] for i in range(n)]
+    return [[arrays[info.name][i, ...].astype(info.dtype) for info in inputs] for i in range(n)]
 
 
 def random_input(info: TensorInfo, rng: np.random.Generator, shape: Sequence[int]) -> NDArray[Any]:

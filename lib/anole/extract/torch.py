@@ -54,8 +54,10 @@ def import_torch(model: ModelSpec, random_weights: bool = False) -> Imported:
             f"model {model.name}: torch.export cannot trace it", *_MODEL_ERRORS, line=0, more=_failure_hint
         ):
             program = _trace(network, binding, arguments)
-    if mutated := program.graph_signature.buffers_to_mutate:
-        _check_state(model, sorted(set(mutated.values())), make_network(model, random_weights))
+    if next(network.buffers(), None) is not None:
+        state = run_on_copies(network, *binding.arguments([value.clone() for value in arguments.values()]))[1]
+        if state:
+            _check_state(model, sorted(state), make_network(model, random_weights))
     # The program's inputs are in the order in which torch flattens the arguments.
     kwargs_spec = program.call_spec.in_spec.child(1)
     return import_program(model, program, arguments, (*binding.positional, *kwargs_spec.context))
@@ -172,7 +174,8 @@ def _check_state(model: ModelSpec, buffers: Sequence[str], network: torch.nn.Mod
     if not all(torch.allclose(*pair, 1e-5, 1e-6, equal_nan=True) for pair in zip(calls[0], calls[2], strict=True)):
         raise ExtractError(
             f"model {model.name}: its outputs depend on what earlier calls wrote to {', '.join(buffers)}, and a build "
-            "keeps no state: make each of these buffers an input, and return its new value as an output"
+            "keeps no state: make each of these buffers an input, and return its new value as an output, as "
+            "`anole.compile` does"
         )
 
 
@@ -249,6 +252,22 @@ def run_network(
     )
     with failure, step("running the network"), torch.no_grad():
         return _tensors(model, bind(model, network).call(network, list(arguments.values())))
+
+
+def run_on_copies(
+    module: torch.nn.Module, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Any, dict[str, torch.Tensor]]:
+    """Run a module on copies of its buffers, in place of which it may also assign others.
+
+    Returns:
+        The result, and the value before the call of each buffer that the module wrote, by name.
+    """
+    buffers = dict(module.named_buffers())
+    copies = {name: buffer.clone() for name, buffer in buffers.items()}
+    after = dict(copies)
+    with torch.no_grad():
+        result = torch.func.functional_call(module, after, tuple(args), kwargs)
+    return result, {name: buffers[name] for name, copy in copies.items() if after[name] is not copy or copy._version}
 
 
 def _tensors(model: ModelSpec, output: Any) -> tuple[torch.Tensor, ...]:
