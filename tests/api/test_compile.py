@@ -292,14 +292,15 @@ def test_importing_anole_imports_neither_torch_nor_tvm():
 
 
 @pytest.mark.guard
-def test_the_page_runs(tmp_path, monkeypatch):
-    (code,) = re.findall(r"```python\n(.*?)```", Path("docs/python.md").read_text(), re.DOTALL)
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_the_example_of_a_page_runs(page, tmp_path, monkeypatch):
+    (code,) = re.findall(r"```python\n(.*?)```", Path(page).read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     names: dict[str, Any] = {}
     exec(code, names)
     assert (tmp_path / "anole/models.yaml").exists()
-    assert_close(names["y"], names["module"](names["x"]).detach())
+    assert_close(names["y"], names["module"].eval()(names["x"]).detach())
 
 
 @pytest.fixture

@@ -76,6 +76,8 @@ def test_all_lengths_and_batch_sizes_match_torch(name: str, project: Path) -> No
     model = RANGED[name]
     build = make(model, project / "net")
     assert all(task.unscheduled is None for task in build.tasks)
+    has_attention = name not in ("reduced", "listened")
+    assert any("attention" in task.label for task in build.tasks) == has_attention
     network = make_network(model)
     for tokens in (3, 7, 16, 17, 31, 40):
         for n in (1, 3) if "n" in model.ranges else (None,):

@@ -37,7 +37,7 @@ import torch
 class Exported(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.program = torch.export.load(Path(__file__).with_suffix(".pt2")).module()
+        self.program = torch.export.load(Path(__file__).with_suffix(".pt2")).module(check_guards=False)
 
     def forward(self, **tensors):
         return self.program(**tensors)

@@ -34,7 +34,7 @@ from anole.extract.passes.weight_only import WEIGHT_ONLY
 from anole.ir.kernel_calls import WORKLOAD, Pattern
 from anole.ir.nodes import blocks_of, collect, with_ascending_dividends, with_values
 from anole.ir.normalize_products import TRANSPOSED_INT8, operands_of
-from anole.ir.symbols import symbols_of, unbound_symbols, with_opaque_extents, with_opaque_types
+from anole.ir.symbols import is_static, symbols_of, unbound_symbols, with_opaque_extents, with_opaque_types
 from anole.keys import canonical_json
 from anole.record import Config
 from anole.targets.base import ANCHOR, Template
@@ -191,14 +191,19 @@ def _definition(choice: Choice, workload: Workload, types: Sequence[Any], symbol
 
 
 def _attention(
-    choices: Mapping[Workload, Choice], call: ir.Call, sources: Sequence[te.Tensor], operands: Sequence[te.Tensor]
+    choices: Mapping[Workload, Choice],
+    call: ir.Call,
+    params: Sequence[te.Tensor | tirx.Var],
+    operands: Sequence[te.Tensor],
 ) -> tirx.PrimFunc:
     """Create the function of attention; nothing is fused with it."""
     workload = workload_of(call)
     assert isinstance(workload, Attention)
-    choice = choices[workload]
-    result = permute(call, choice.template.compute(workload, choice.config, *operands))
-    func = _with_workload(te.create_prim_func([*sources, result], "int64"), workload)
+    choice, (batch, rows, _), (_, n_keys, _) = choices[workload], *(operand.shape for operand in operands[:2])
+    extents = {"batch": batch, "rows": rows, "keys": n_keys}
+    varying = {name: extent for name, extent in extents.items() if not is_static(extent)}
+    result = permute(call, choice.template.compute(replace(workload, **varying), choice.config, *operands))
+    func = _with_workload(te.create_prim_func([*params, result], "int64"), workload)
     return func.with_attr("op_pattern", int(Pattern.OPAQUE))
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from anole.extract.imported import Imported
 
 
-EXTRACT_VERSION = 20
+EXTRACT_VERSION = 21
 """Incremented when a code change makes extraction return different tasks or a different network for the same model."""
 
 

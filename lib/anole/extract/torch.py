@@ -257,7 +257,7 @@ def run_network(
 def run_on_copies(
     module: torch.nn.Module, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[Any, dict[str, torch.Tensor]]:
-    """Run a module on copies of its buffers, in place of which it may also assign others.
+    """Run a module on copies of its buffers, which it may also replace.
 
     Returns:
         The result, and the value before the call of each buffer that the module wrote, by name.

@@ -96,6 +96,11 @@ def extents(expr: ir.Expr) -> list[int]:
     return list(typical_shape(getattr(expr.ty, "shape", None)) or ())
 
 
+def symbolic_extents(expr: ir.Expr) -> list[Any]:
+    """Return a tensor's shape, with fixed extents as integers and varying ones as expressions."""
+    return [int(extent) if isinstance(extent, tirx.IntImm) else extent for extent in expr.ty.shape.values]
+
+
 def permuted_axes(call: ir.Call) -> list[int]:
     """Return the axes of a call of `relax.op.permute_dims`, in their new order."""
     rank = len(call.ty.shape)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from math import prod
-from operator import mod
 from typing import Any
 
 import tvm
@@ -13,13 +13,13 @@ from tvm import ir, relax, sym, te, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.passes.attention import ATTENTION
-from anole.ir.mutators import extents, operator_of, permuted_axes, resolve, rewrite, value_of
-from anole.ir.symbols import all_static
-from anole.targets.shared.anchor import AXES
+from anole.ir.mutators import operator_of, permuted_axes, resolve, rewrite, symbolic_extents, value_of
+from anole.ir.symbols import all_static, is_static, unbound_symbols
+from anole.targets.shared.anchor import AXES, is_same_extent
 
 Index = tuple[Any, ...]
-Define = Callable[[ir.Call, Sequence[te.Tensor], Sequence[te.Tensor]], tirx.PrimFunc]
-"""Makes the function of a call, given its sources and its operands, each with one batch axis."""
+Define = Callable[[ir.Call, Sequence[te.Tensor | tirx.Var], Sequence[te.Tensor]], tirx.PrimFunc]
+"""Makes the function of a call, given its parameters and its operands, each with one batch axis."""
 
 
 def lower_attention(module: tvm.IRModule, define: Define) -> tvm.IRModule:
@@ -55,18 +55,22 @@ class _Lowerer(PyExprMutator):  # type: ignore[misc]
         queries, keys, values, _, _, *addends = call.args
         views = [self._view(operand) for operand in (queries, keys, values, *addends)]
         sources = list(dict.fromkeys(view.source for view in views))
-        placeholders = {source: te.placeholder(extents(source), "float32", name="source") for source in sources}
+        placeholders = {
+            source: te.placeholder(symbolic_extents(source), "float32", name="source") for source in sources
+        }
         operands = [_read(view, placeholders[view.source]) for view in views]
-        func = self.function_of(call, list(placeholders.values()), operands)
-        return relax.call_tir(self.builder_.add_func(func, "attention"), sources, call.ty)
+        # Symbols that appear only inside expressions must be passed as arguments.
+        symbols = unbound_symbols([*(source.ty for source in sources), call.ty])
+        func = self.function_of(call, [*placeholders.values(), *symbols], operands)
+        return relax.call_tir(self.builder_.add_func(func, "attention"), [*sources, *symbols], call.ty)
 
     def _view(self, expr: ir.Expr) -> _View:
         """Return an operand as a view of the tensor that it is a part, permutation or copy of."""
         value = resolve(self, expr)
         step = _SOURCES.get(operator_of(value))
         inner = None if step is None or value is None else step(value)
-        if inner is None or not all_static(inner.source.ty.shape.values):
-            return _View(expr, extents(expr))
+        if inner is None:
+            return _View(expr, symbolic_extents(expr))
         outer = self._view(inner.source)
         return _View(outer.source, inner.shape, lambda at: outer.index(inner.index(at)), outer.scale * inner.scale)
 
@@ -88,7 +92,7 @@ def _read(view: _View, source: te.Tensor) -> te.Tensor:
 
 def permute(call: ir.Call, result: te.Tensor) -> te.Tensor:
     """Permute the axes of a result, (batch, rows, columns), as a call says; its batch may have several axes."""
-    axes, shape = [int(axis) for axis in call.args[3].values], extents(call)
+    axes, shape = [int(axis) for axis in call.args[3].values], symbolic_extents(call)
     batch = [shape[axes.index(axis)] for axis in range(len(axes) - 2)]
 
     def element(*at: Any) -> Any:
@@ -98,35 +102,61 @@ def permute(call: ir.Call, result: te.Tensor) -> te.Tensor:
     return te.compute(shape, element, name="permuted", attrs={AXES: axes})
 
 
-def _unflatten(index: Any, shape: Sequence[int]) -> Index:
+def _unflatten(index: Any, shape: Sequence[Any]) -> Index:
     """Return the index of an element of a shape, given its position."""
-    return tuple(index // prod(shape[axis + 1 :]) % extent for axis, extent in enumerate(shape))
+    first, *others = (index // prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    return (first, *(at % extent for at, extent in zip(others, shape[1:], strict=True)))
 
 
 def _flatten(at: Index, shape: Sequence[int]) -> Any:
     return sum(i * prod(shape[axis + 1 :]) for axis, i in enumerate(at))
 
 
-def _reshaped(call: ir.Call) -> _View:
-    source, shape = call.args[0], extents(call)
-    inner = extents(source)
-    return _View(source, shape, lambda at: _unflatten(_flatten(at, shape), inner))
+def _reshaped(call: ir.Call) -> _View | None:
+    """Return a reshape as a view, unless its index needs divisions by varying extents."""
+    source, shape = call.args[0], symbolic_extents(call)
+    inner = symbolic_extents(source)
+    first = _n_same(shape, inner)
+    last = _n_same(shape[first:][::-1], inner[first:][::-1])
+    middle = slice(first, len(shape) - last)
+    rest = inner[first : len(inner) - last]
+    if not all_static(rest[1:]):
+        return None
+
+    def index(at: Index) -> Index:
+        moved = _unflatten(_flatten(at[middle], shape[middle]), rest) if rest else ()
+        return (*at[:first], *moved, *at[len(shape) - last :])
+
+    return _View(source, shape, index)
+
+
+def _n_same(left: Sequence[Any], right: Sequence[Any]) -> int:
+    """Return the number of first extents that are equal."""
+    return sum(1 for _ in takewhile(lambda pair: is_same_extent(*pair), zip(left, right, strict=False)))
 
 
 def _permuted(call: ir.Call) -> _View:
     axes = permuted_axes(call)
-    return _View(call.args[0], extents(call), lambda at: tuple(at[axes.index(axis)] for axis in range(len(axes))))
+    return _View(
+        call.args[0], symbolic_extents(call), lambda at: tuple(at[axes.index(axis)] for axis in range(len(axes)))
+    )
 
 
 def _broadcast(call: ir.Call) -> _View:
-    shape = extents(call.args[0])
-    # An index modulo an extent of 1 is 0, and unchanged for other extents.
-    return _View(call.args[0], extents(call), lambda at: tuple(map(mod, at[len(at) - len(shape) :], shape)))
+    shape = symbolic_extents(call.args[0])
+
+    def index(at: Index) -> Index:
+        inner = zip(at[len(at) - len(shape) :], shape, strict=True)
+        return tuple(0 if is_static(extent) and extent == 1 else i for i, extent in inner)
+
+    return _View(call.args[0], symbolic_extents(call), index)
 
 
 def _sliced(call: ir.Call) -> _View | None:
     source, axes, begins, _, *strides = call.args
-    rank, shape = len(source.ty.shape), extents(source)
+    rank, shape = len(source.ty.shape), symbolic_extents(source)
+    if not all_static(shape[int(axis.value) % rank] for axis in axes.fields):
+        return None
     starts, steps = [0] * rank, [1] * rank
     for position, axis in enumerate(axes.fields):
         at = int(axis.value) % rank
@@ -135,14 +165,20 @@ def _sliced(call: ir.Call) -> _View | None:
         steps[at] = int(strides[0].fields[position].value) if strides else 1
     if min(steps) < 1:
         return None
-    return _View(source, extents(call), lambda at: tuple(a + i * s for a, i, s in zip(starts, at, steps, strict=True)))
+    return _View(
+        source, symbolic_extents(call), lambda at: tuple(a + i * s for a, i, s in zip(starts, at, steps, strict=True))
+    )
 
 
 def _scaled(call: ir.Call) -> _View | None:
     source, factor = call.args[0], value_of(call.args[1])
-    if factor is None or factor.size != 1 or extents(source) != extents(call):
+    if (
+        factor is None
+        or factor.size != 1
+        or _n_same(symbolic_extents(source), shape := symbolic_extents(call)) < len(shape)
+    ):
         return None
-    return _View(source, extents(call), scale=float(factor.item()))
+    return _View(source, shape, scale=float(factor.item()))
 
 
 _SOURCES: dict[str, Callable[[ir.Call], _View | None]] = {

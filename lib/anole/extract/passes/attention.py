@@ -12,9 +12,9 @@ import tvm.ir._ffi_api
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.mutators import bindings, operator_of, permuted_axes, read_counts, rewrite, value_of
+from anole.ir.mutators import bindings, operator_of, permuted_axes, read_counts, rewrite, symbolic_extents, value_of
 from anole.ir.normalize_products import is_transposed_product, operands_of
-from anole.ir.symbols import all_static, is_static
+from anole.ir.symbols import format_extent, simplify
 from anole.task import MAX_ADDENDS
 
 ATTENTION = "anole.attention"
@@ -38,7 +38,7 @@ ir.register_op_attr(ATTENTION, "FPurity", True)
 
 
 def fuse_attention(module: tvm.IRModule) -> tuple[tvm.IRModule, list[relax.Var]]:
-    """Replace all attention of static shapes; also return the variables of the queries' products with the keys.
+    """Replace all attention; also return the variables of the queries' products with the keys.
 
     A permutation of the result, such as of heads and rows, becomes part of the operator.
     """
@@ -58,7 +58,7 @@ def fuse_attention(module: tvm.IRModule) -> tuple[tvm.IRModule, list[relax.Var]]
             if [_shape(reader)[axis] for axis in axes[-2:]] == _shape(variable)[-2:]:
                 last, reader = reader, readers.get(reader) if uses[reader] == 1 else None
         if operator_of(values.get(reader)) == "relax.permute_dims":
-            batch = [_shape(last)[axis] for axis in axes[:-2]]
+            batch = [symbolic_extents(last)[axis] for axis in axes[:-2]]
             order = _result_axes(len(axes), parts.axes[-1] < parts.axes[-2])
             order = [order[axes.index(axis)] for axis in permuted_axes(values[reader]) if axis in axes]
             found[reader] = replace(parts, batch=batch, axes=order)
@@ -142,30 +142,29 @@ class _Matcher:
             if scores is None or (step := self._step(scores)) is None:
                 return None
             if step.addend is not None:
-                addends.append((step.addend, scale, _shape(scores)))
+                addends.append((step.addend, scale, symbolic_extents(scores)))
             if step.factor is not None:
-                factors.append((step.factor, _shape(scores)[:-2]))
+                factors.append((step.factor, symbolic_extents(scores)[:-2]))
             scale *= step.scale
             variable = self._unshaped(step.operand)
             scores = self._read(variable)
-        outer, axes = _shape(product)[:-2], _result_axes(len(product.ty.shape), is_swapped)
+        outer, axes = symbolic_extents(product)[:-2], _result_axes(len(product.ty.shape), is_swapped)
         scaled = scale, tuple(factors), tuple(addends)
         parts = _Parts(variable, values, is_transposed, outer, outer, axes, is_masked, *scaled)
         return parts if self._is_supported(parts) else None
 
     def _is_supported(self, parts: _Parts) -> bool:
-        """Whether all sizes are known, and no product is a dense layer, which packs its weights in advance."""
+        """Whether the shapes fit, and no product is a dense layer, which packs its weights in advance."""
         scores = self.values[parts.scores]
         queries, keys = operands_of(scores)
-        shapes = [_shape(operand) for operand in (queries, keys, parts.values)]
-        ranks = [len(shape) for shape in shapes]
+        ranks = [len(_shape(operand)) for operand in (queries, keys, parts.values)]
         return (
             not any(isinstance(operand, ir.GenericConst) for operand in (keys, parts.values))
-            and all(map(all_static, shapes))
             and min(ranks) >= 2
             and max(ranks[:2]) == ranks[0]
             and ranks[2] <= len(parts.outer) + 2
-            and prod(parts.batch) == prod(_shape(scores)[:-2])
+            and len({format_extent(simplify(prod(batch))) for batch in (parts.batch, symbolic_extents(scores)[:-2])})
+            == 1
             and len(parts.addends) <= MAX_ADDENDS
         )
 
@@ -232,7 +231,7 @@ class _Matcher:
         """Return the call that an operand is bound to, if it is read exactly a number of times."""
         is_read = isinstance(operand, relax.Var) and self.uses[operand] == times
         value = self.values.get(operand) if is_read else None
-        return value if isinstance(value, ir.Call) and all_static(_shape(value)) else None
+        return value if isinstance(value, ir.Call) and getattr(value.ty, "shape", None) is not None else None
 
 
 def _is_product(call: ir.Call | None) -> bool:
@@ -247,9 +246,13 @@ def _is_over_last_axis(call: ir.Call) -> bool:
     return [int(axis) % len(call.ty.shape) for axis in axes] == [len(call.ty.shape) - 1]
 
 
-def _shape(expr: ir.Expr) -> list[Any]:
-    """Return the shape of a tensor, with fixed extents as integers."""
-    return [int(extent) if is_static(extent) else extent for extent in expr.ty.shape.values]
+def _shape(expr: ir.Expr) -> list[int | str]:
+    """Return the shape of a tensor to compare with others, with varying extents as text."""
+    return _comparable(symbolic_extents(expr))
+
+
+def _comparable(extents: Sequence[Any]) -> list[int | str]:
+    return [extent if isinstance(extent, int) else format_extent(extent) for extent in extents]
 
 
 class _Fuser(PyExprMutator):  # type: ignore[misc]
@@ -268,7 +271,7 @@ class _Fuser(PyExprMutator):  # type: ignore[misc]
         keys = keys if is_transposed_product(product) else self._transpose(keys)
         values = self.visit_expr(parts.values)
         values = self._transpose(values) if parts.is_transposed else values
-        batch = _shape(product)[:-2]
+        batch = symbolic_extents(product)[:-2]
         for factor, outer in parts.factors:
             each = self._batched(self.visit_expr(factor), outer, batch)
             queries = self.builder_.emit(relax.op.multiply(queries, each))
@@ -281,18 +284,18 @@ class _Fuser(PyExprMutator):  # type: ignore[misc]
         ]
         axes, masked = relax.ShapeExpr(list(parts.axes)), relax.const(parts.masked, "bool")
         operands = [queries, keys, values, axes, masked, *addends]
-        return self._reshaped(relax.Call(ir.Op.get(ATTENTION), operands), _shape(self._binding))
+        return self._reshaped(relax.Call(ir.Op.get(ATTENTION), operands), symbolic_extents(self._binding))
 
     def _batched(self, expr: ir.Expr, before: Sequence[Any], after: Sequence[Any], matrix: int = 2) -> ir.Expr:
         """Broadcast an operand to axes before its last `matrix` ones, and reshape these axes."""
-        inner = _shape(expr)[len(expr.ty.shape) - matrix :]
-        if _shape(expr) != [*before, *inner]:
+        inner = symbolic_extents(expr)[len(expr.ty.shape) - matrix :]
+        if _shape(expr) != _comparable([*before, *inner]):
             expr = self.builder_.emit(relax.op.broadcast_to(expr, [*before, *inner]))
         return self._reshaped(expr, [*after, *inner])
 
     def _reshaped(self, expr: ir.Expr, shape: Sequence[Any]) -> ir.Expr:
         value = expr if isinstance(expr, relax.Var) else self.builder_.emit(expr)
-        return value if _shape(value) == list(shape) else self.builder_.emit(relax.op.reshape(value, shape))
+        return value if _shape(value) == _comparable(shape) else self.builder_.emit(relax.op.reshape(value, shape))
 
     def _transpose(self, expr: ir.Expr) -> ir.Expr:
         *first, row, column = range(len(expr.ty.shape))

@@ -15,11 +15,14 @@ from tvm import s_tir, te, tirx
 
 from anole.ir.nodes import blocks_of
 from anole.ir.polynomials import bound, const, exp_nonpositive
+from anole.ir.symbols import is_static, simplify
 from anole.record import Config
 from anole.targets.base import ANCHOR
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import nest
+from anole.targets.cpu.templates.products import covered_extent
 from anole.targets.shared import anchor
+from anole.targets.shared.anchor import is_same_extent
 from anole.targets.shared.templates import UnpackedTemplate
 from anole.task import Attention
 
@@ -46,7 +49,9 @@ class AttentionTemplate(UnpackedTemplate):
     ) -> te.Tensor:
         """Return (batch, rows, columns) of queries, keys, values and addends."""
         w, (values, *addends) = workload, more
-        stages = _Stages(w, prod(config["tile_y"]), self.unit.lanes * config["panel_vectors"], data, packed, values)
+        parallel, _, *tile = config["tile_y"]
+        rows = covered_extent(w.rows, config["tile_y"], parallel * prod(tile))
+        stages = _Stages(w, rows, self.unit.lanes * config["panel_vectors"], data, packed, values)
         exponentials, reciprocals = stages.softmax(stages.scores(addends))
         result = stages.result(exponentials)
         shape = (w.batch, w.rows, w.columns)
@@ -66,26 +71,26 @@ class _Stages:
     """The stages of attention; rows and keys are rounded up to whole tiles."""
 
     def __init__(
-        self, w: Attention, rows: int, panel: int, queries: te.Tensor, keys: te.Tensor, values: te.Tensor
+        self, w: Attention, rows: Any, panel: int, queries: te.Tensor, keys: te.Tensor, values: te.Tensor
     ) -> None:
         self._w, self._rows, self._panel = w, rows, panel
-        self._panels = -(-w.keys // panel)
+        self._panels = _panels(w.keys, panel)
         shape = (w.batch, rows, w.inner)
         self._queries = te.compute(shape, lambda b, y, k: queries[b, self._row(y), k], name="queries")
         self._keys = self._pack("keys", w.keys, w.inner, lambda b, x, k: keys[b, x, k])
         self._values = self._pack("values", w.columns, w.keys, lambda b, x, k: values[b, k, x])
 
     def _row(self, y: Any) -> Any:
-        return tirx.min(y, self._w.rows - 1) if self._rows > self._w.rows else y
+        return y if is_same_extent(self._rows, self._w.rows) else tirx.min(y, self._w.rows - 1)
 
-    def _pack(self, name: str, columns: int, inner: int, element: Any) -> te.Tensor:
+    def _pack(self, name: str, columns: Any, inner: Any, element: Any) -> te.Tensor:
         """Pack an operand as (batch, panels, inner, panel width), with zeros beyond its columns."""
-        panel, panels = self._panel, -(-columns // self._panel)
+        panel, panels = self._panel, _panels(columns, self._panel)
 
         def point(b: Any, p: Any, k: Any, lane: Any) -> Any:
             x = p * panel + lane
             value = element(b, x, k)
-            return value if panels * panel == columns else tirx.if_then_else(x < columns, value, const(0))
+            return value if is_same_extent(panels * panel, columns) else tirx.if_then_else(x < columns, value, const(0))
 
         return te.compute((self._w.batch, panels, inner, panel), point, name=name)
 
@@ -104,7 +109,7 @@ class _Stages:
 
         def score(b: Any, y: Any, x: Any) -> Any:
             value = sum((addend[b, self._row(y), x] for addend in addends), products[b, y, x])
-            return select(x < w.keys, value, const(-inf)) if width > w.keys else value
+            return value if is_same_extent(width, w.keys) else select(x < w.keys, value, const(-inf))
 
         return te.compute(products.shape, score, name="scores")
 
@@ -145,6 +150,12 @@ class _Stages:
         )
 
 
+def _panels(columns: Any, panel: int) -> Any:
+    """Return the number of panels that cover columns."""
+    panels = (columns + panel - 1) // panel
+    return panels if isinstance(panels, int) else simplify(panels)
+
+
 @dataclass(frozen=True)
 class _Nest:
     """The loop nest of the stages; every stage is computed where the next one needs it."""
@@ -163,7 +174,7 @@ class _Nest:
         for name in ("reciprocals", "sums"):
             self._compute_at(name, chunk)
         self._reduce("lane_sums", chunk)
-        sch.vectorize(sch.split(self._compute_at("exponentials", chunk)[-1], [None, self.lanes])[1])
+        sch.vectorize(sch.split(self._compute_at("exponentials", chunk)[-1], [None, self.vectors, self.lanes])[2])
         self._compute_at("maxima", chunk)
         self._reduce("lane_maxima", chunk)
         *_, row, column = self._compute_at("scores", chunk)
@@ -179,7 +190,11 @@ class _Nest:
         loops = sch.get_loops(self.out)
         axes = list(sch.get(self.out).annotations.get(anchor.AXES, range(len(loops))))
         *batch, row, column = (loops[axes.index(axis)] for axis in range(len(axes)))
-        part, chunk, row = sch.split(row, [None, self.tile_y[1], self.tile_y[2] * self.tile_y[3]])
+        parts, chunks, *tile_rows = self.tile_y
+        if is_static(sch.get(row).extent):
+            part, chunk, row = sch.split(row, [None, chunks, prod(tile_rows)])
+        else:
+            chunk, part, row = sch.split(row, [None, parts, prod(tile_rows)])
         sch.reorder(*batch, part, chunk)
         tile = self._tile(row, column, outer=(*batch, part, chunk))
         parallel = sch.fuse(*batch, part)
