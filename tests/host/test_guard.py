@@ -13,6 +13,8 @@ import pytest
 
 from anole.host.guard import LIMIT_NAME
 
+from ..waiting import becomes_true
+
 STAGE = """
 import ctypes, os, signal, sys, threading, time
 from anole.__main__ import main
@@ -101,10 +103,7 @@ def test_no_stage_outlives_its_guard(number: signal.Signals) -> None:
     stage = int(process.stdout.readline())
     process.send_signal(number)
     assert process.wait(timeout=30) == -number
-    deadline = time.monotonic() + 10
-    while Path(f"/proc/{stage}").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not Path(f"/proc/{stage}").exists()
+    assert becomes_true(lambda: not Path(f"/proc/{stage}").exists())
 
 
 @pytest.mark.guard
