@@ -1,11 +1,19 @@
-"""The output of a program on a terminal."""
+"""The output of commands, of programs on a terminal, and of tables."""
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import subprocess
 from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from rich.console import Console, RenderableType
+
+run_command = partial(subprocess.run, capture_output=True, text=True, check=False)
+"""Run a command, and capture its output."""
 
 
 def terminal_output_of(start: Callable[[int], subprocess.Popen[str]]) -> str:
@@ -23,3 +31,11 @@ def terminal_output_of(start: Callable[[int], subprocess.Popen[str]]) -> str:
     process.communicate(timeout=120)
     assert process.returncode == 0
     return output.decode()
+
+
+def rendered(table: RenderableType, width: int, **settings: Any) -> str:
+    """Return the text of a table on a terminal of some width."""
+    console = Console(file=io.StringIO(), width=width, **settings)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()

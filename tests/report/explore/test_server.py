@@ -6,13 +6,12 @@ import html
 import json
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -27,6 +26,7 @@ from anole.report.explore import server
 from anole.report.explore.metadata import DASHBOARD
 from anole.report.explore.server import ExploreError, explore, serving
 
+from ...measure.servers import free_port
 from ...record_project import LOADS, Project
 
 pytest.importorskip("datasette", reason="datasette is not installed (the extra `explore`)")
@@ -54,9 +54,7 @@ class RunningServer:
 @contextmanager
 def run_server(*command: str) -> Iterator[tuple[RunningServer, subprocess.Popen[bytes]]]:
     """Run a server on a free port until it exits or the block ends."""
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     arguments = [*command, "--port", str(port)]
     with TemporaryFile("w+") as log, subprocess.Popen(arguments, stderr=log, stdout=log) as process:
         found = RunningServer(f"http://127.0.0.1:{port}")
