@@ -10,10 +10,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from click.testing import CliRunner, Result
 from rich.console import Console, RenderableType
+
+from anole.__main__ import main
 
 run_command = partial(subprocess.run, capture_output=True, text=True, check=False)
 """Run a command, and capture its output."""
+
+
+def anole(*arguments: object) -> Result:
+    """Run a command of Anole in this process."""
+    return CliRunner().invoke(main, list(map(str, arguments)))
 
 
 def terminal_output_of(start: Callable[[int], subprocess.Popen[str]]) -> str:

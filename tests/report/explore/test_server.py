@@ -17,9 +17,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from anole.__main__ import main
 from anole.errors import StoreError
 from anole.report.cookbook import Recipe, column_text, cookbook, read_descriptions, read_recipes
 from anole.report.explore import server
@@ -28,6 +26,7 @@ from anole.report.explore.server import ExploreError, explore, serving
 
 from ...measure.servers import free_port
 from ...record_project import LOADS, Project
+from ...terminal import anole
 
 pytest.importorskip("datasette", reason="datasette is not installed (the extra `explore`)")
 pytest.importorskip("datasette_dashboards", reason="datasette-dashboards is not installed (the extra `explore`)")
@@ -188,7 +187,7 @@ def test_missing_datasette_is_reported_with_how_to_install_it(
     project_database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "find_spec", lambda name: None)
-    result = CliRunner().invoke(main, ["explore", "--database", str(project_database)])
+    result = anole("explore", "--database", project_database)
     assert result.exit_code == 2
     assert result.stderr == (
         "anole: datasette is not installed; run `pip install 'anole[explore]'`, or `make explore` in a checkout\n"
