@@ -1,7 +1,5 @@
 """Reports on programs: utilization, timeline plot, and the command."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from xml.etree import ElementTree

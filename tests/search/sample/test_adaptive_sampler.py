@@ -1,7 +1,5 @@
 """Adaptive sampling: the knee, the representative of a cluster, and its replacement."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The commands `anole vta cycles` and `anole vta trace`, and their errors."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
