@@ -17,7 +17,6 @@ import numpy as np
 import onnx
 import pytest
 import yaml
-from click.testing import CliRunner, Result
 
 from anole.__main__ import main
 from anole.documents.document import as_argument
@@ -27,6 +26,7 @@ from anole.task import Task
 
 from .extract.onnx.models import model_of
 from .record_project import Project
+from .terminal import anole
 
 COMMANDS = {name: main.get_command(click.Context(main), name) for name in main.list_commands(click.Context(main))}
 
@@ -37,10 +37,6 @@ def empty_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, arguments)
-
-
 NAMES = """bench describe quantize extract tune tune-together merge refine compile evaluate export run try profile
 compare completion plan report doctor calibrate serve vta import export-records explore lock init accelerator"""
 
@@ -49,16 +45,16 @@ def test_every_stage_is_a_command_with_help() -> None:
     assert set(COMMANDS) == set(NAMES.split())
     accelerator = COMMANDS["vta"]
     assert isinstance(accelerator, click.Group) and set(accelerator.commands) == {"cycles", "trace", "report"}
-    assert re.findall("^  ([a-z-]+)", run("--help").stdout.partition("--help")[2], re.MULTILINE) == list(COMMANDS)
+    assert re.findall("^  ([a-z-]+)", anole("--help").stdout.partition("--help")[2], re.MULTILINE) == list(COMMANDS)
     within = {f"vta {name}": command for name, command in accelerator.commands.items()}
     for name, command in {**COMMANDS, **within}.items():
         assert command.get_short_help_str(), name
-        assert run(*name.split(), "--help").exit_code == 0
+        assert anole(*name.split(), "--help").exit_code == 0
 
 
 def test_former_names_still_work() -> None:
-    found = run("quantise", "net", "--least-db", "20")
-    assert found.stderr == run("quantize", "net", "--target-db", "20").stderr
+    found = anole("quantise", "net", "--least-db", "20")
+    assert found.stderr == anole("quantize", "net", "--target-db", "20").stderr
     assert "there is no such file" in found.stderr
 
 
@@ -70,11 +66,11 @@ def declare(project: Path, **sections: object) -> None:
 
 def test_calibrating_reports_what_is_left_and_rejects_unknown_targets(empty_project: Path) -> None:
     declare(empty_project, targets={"cpu": {"kind": "cpu"}}, builds=[{"model": "net", "target": "cpu"}])
-    found = run("calibrate", "cpu", "--minutes", "0")
+    found = anole("calibrate", "cpu", "--minutes", "0")
     assert re.fullmatch(
         r"cpu: 0 of \d+ common layers are calibrated; run the command again to continue\n", found.stdout
     )
-    refused = run("calibrate", "gpu")
+    refused = anole("calibrate", "gpu")
     assert refused.exit_code == 2 and "found 'gpu'" in refused.stderr and "cpu" in refused.stderr
     assert not (empty_project / "db").exists()
 
@@ -82,9 +78,9 @@ def test_calibrating_reports_what_is_left_and_rejects_unknown_targets(empty_proj
 def test_an_unknown_accelerator_is_reported(empty_project: Path) -> None:
     edge = {"models": ["net"], "targets": ["npu"]}
     declare(empty_project, targets={"npu": {"kind": "vta", "hardware": "search"}}, accelerators={"edge": edge})
-    refused = run("accelerator", "egde")
+    refused = anole("accelerator", "egde")
     assert refused.exit_code == 2 and "found 'egde', which is not one of the accelerators" in refused.stderr
-    refused = run("accelerator", "edge")
+    refused = anole("accelerator", "edge")
     assert refused.exit_code == 2 and "work/models/net/npu.json: there is no such file" in refused.stderr
 
 
@@ -105,7 +101,7 @@ def test_the_example_of_a_command_is_valid(name: str) -> None:
 
 def test_an_error_is_one_line_without_traceback() -> None:
     command = [sys.executable, "-m", "anole", "plan"]
-    done, result = subprocess.run(command, capture_output=True, text=True, check=False), run("plan")
+    done, result = subprocess.run(command, capture_output=True, text=True, check=False), anole("plan")
     assert (done.returncode, done.stdout, done.stderr) == (result.exit_code, "", result.stderr)
     assert result.exit_code == 2 and result.stderr.count("\n") == 1
     assert result.stderr.startswith("anole: models.yaml: there is no such file in ")
@@ -138,7 +134,7 @@ _INVALID_ADDRESS = "anole: --measure: rpc: found 'here'; give the `host:port` of
 def test_wrong_usage_is_reported_before_anything_is_done(
     empty_project: Path, arguments: list[str], message: str
 ) -> None:
-    result = run(*arguments)
+    result = anole(*arguments)
     assert result.exit_code == 2 and message in result.stderr
     assert not list(empty_project.iterdir())
 
@@ -155,14 +151,14 @@ def test_wrong_usage_is_reported_before_anything_is_done(
 def test_an_argument_in_a_file_is_checked(empty_project: Path, content: str | None, problem: str) -> None:
     if content is not None:
         (empty_project / "tuner.json").write_bytes(content.encode("latin-1"))
-    result = run("tune", "x.json", "--tuner", "@tuner.json")
+    result = anole("tune", "x.json", "--tuner", "@tuner.json")
     assert result.exit_code == 2
     assert f"Invalid value for '--tuner': '@tuner.json' {problem}" in result.stderr
 
 
 def test_an_argument_can_be_in_a_file(empty_project: Path) -> None:
     (empty_project / "measure.json").write_text('{"rpc": "here"}')
-    assert run("tune", "x.json", "--measure", "@measure.json").stderr == _INVALID_ADDRESS
+    assert anole("tune", "x.json", "--measure", "@measure.json").stderr == _INVALID_ADDRESS
 
 
 ON_NODES = """
@@ -176,20 +172,20 @@ builds: [{model: net, target: zen, trials: 0}]
 
 def test_a_node_describes_itself(empty_project: Path) -> None:
     (empty_project / "models.yaml").write_text(ON_NODES)
-    assert run("describe", "zen").exit_code == 0
+    assert anole("describe", "zen").exit_code == 0
     found = json.loads((empty_project / "work/targets/zen.json").read_text())
     assert (found["description"]["kind"], found["description"]["threads"]) == ("cpu", 1)
     asked = json.dumps(found["asked"])
-    assert run("describe", "zen", "--asked", asked, "--output", "own.json").exit_code == 0
+    assert anole("describe", "zen", "--asked", asked, "--output", "own.json").exit_code == 0
     assert json.loads((empty_project / "own.json").read_text()) == found
 
 
 def test_a_node_with_other_hardware_describes_nothing(empty_project: Path) -> None:
     (empty_project / "models.yaml").write_text(ON_NODES)
-    result = run("describe", "other")
+    result = anole("describe", "other")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert "cpu Another CPU with 1 threads: this machine's CPU is " in result.stderr
-    assert "found 'zn', which is not one of the targets; did you mean 'zen'?" in run("describe", "zn").stderr
+    assert "found 'zn', which is not one of the targets; did you mean 'zen'?" in anole("describe", "zn").stderr
     assert not (empty_project / "work").exists()
 
 
@@ -201,7 +197,7 @@ def test_required_measurements_are_rejected_on_another_machine(empty_project: Pa
     plain["target_description"] = describe_cpu("x86-64-v2", 1, "Another CPU")
     file.write_text(json.dumps(plain))
     message = "cpu Another CPU with 1 threads: this machine's CPU is "
-    result = run("evaluate", "builds/net-cpu", "--required")
+    result = anole("evaluate", "builds/net-cpu", "--required")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert result.stderr.startswith(f"anole: build net-cpu: {message}")
     assert not (empty_project / "work/evaluations").exists()
@@ -211,7 +207,7 @@ def test_required_measurements_are_rejected_on_another_machine(empty_project: Pa
     pipeline = Pipeline.load(empty_project / "models.yaml")
     (empty_project / "order.json").write_text(json.dumps(as_argument(pipeline.order(pipeline.spec.builds["small"]))))
     order = ("--order", "@order.json", "--manifest", "none.json", "--candidates", "1")
-    result = run("refine", "small", *order, "--required")
+    result = anole("refine", "small", *order, "--required")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert result.stderr.startswith(f"anole: build small: {message}")
     assert not (empty_project / "work/refined").exists()
@@ -231,35 +227,36 @@ def test_required_measurements_are_rejected_on_another_machine(empty_project: Pa
 )
 def test_a_broken_task_is_rejected(empty_project: Path, text: str, problem: str) -> None:
     (empty_project / "task.json").write_text(text)
-    result = run("tune", "task.json")
+    result = anole("tune", "task.json")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert f"task.json: {problem}" in result.stderr
 
 
 def test_an_unknown_model_is_reported_with_suggestions(empty_project: Path) -> None:
     declare(empty_project, targets={"cpu": {"kind": "cpu"}}, builds=[{"model": "net", "target": "cpu"}])
-    result = run("extract", "nett", "--target", "cpu")
+    result = anole("extract", "nett", "--target", "cpu")
     assert "found 'nett', which is not one of the models; did you mean 'net'?" in result.stderr
-    assert "targets: found 'cuda', which is not one of the targets" in run("extract", "net", "--target", "cuda").stderr
+    result = anole("extract", "net", "--target", "cuda")
+    assert "targets: found 'cuda', which is not one of the targets" in result.stderr
 
 
 @pytest.mark.parametrize("build", ["no-such-build", "builds/no-such-build", "builds/no-such-build/"])
 def test_merging_nothing_makes_an_empty_database(
     empty_project: Path, caplog: pytest.LogCaptureFixture, build: str
 ) -> None:
-    assert run("merge", build).exit_code == 0
+    assert anole("merge", build).exit_code == 0
     assert "no-such-build: is skipped: it is not compiled yet" in caplog.text
     assert (empty_project / "db/tuning.sqlite").exists()
 
 
 def test_a_damaged_database_is_reported_and_replaced(empty_project: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    assert run("merge", "any", "--seal", "--stamp", "work/stamp.json").exit_code == 0
+    assert anole("merge", "any", "--seal", "--stamp", "work/stamp.json").exit_code == 0
     assert "db/shards: added checksums to 0 shards" in caplog.text
     stamp = json.loads((empty_project / "work/stamp.json").read_text())
     assert (stamp["database"], stamp["builds"], stamp["merged"]["runs"]) == ("db/tuning.sqlite", [], 0)
     (empty_project / "db/tuning.sqlite").write_text("nothing that SQLite wrote")
-    assert run("merge", "any", "--stamp", "work/stamp.json").exit_code == 0
+    assert anole("merge", "any", "--stamp", "work/stamp.json").exit_code == 0
     assert "was rebuilt from shards and documents; the old file was kept as tuning.sqlite.damaged-" in caplog.text
     assert "db/tuning.sqlite: is damaged, or is not a database of trials: file is not a database" in caplog.text
     assert json.loads((empty_project / "work/stamp.json").read_text())["merged"]["replaced"]
@@ -269,7 +266,7 @@ def test_a_damaged_database_is_reported_and_replaced(empty_project: Path, caplog
 def test_disk_errors_are_one_line_and_bugs_keep_their_traceback(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     error = OSError(number, os.strerror(number), "work/x.json")
     monkeypatch.setattr("anole.merge.stage.merge_builds", Mock(side_effect=error))
-    result = run("merge", "any")
+    result = anole("merge", "any")
     if number == errno.ENOENT:
         assert isinstance(result.exception, OSError)
     else:
@@ -317,17 +314,17 @@ def test_a_project_may_be_in_another_folder(elsewhere: Path, monkeypatch: pytest
     here = Path.cwd()
     for command in (["extract", "net", "--target", "cpu"], ["refine", "small"], ["compile", "small"], ["merge"]):
         monkeypatch.chdir(here)
-        result = run(*command, "--spec", "../project/models.yaml")
+        result = anole(*command, "--spec", "../project/models.yaml")
         assert result.exit_code == 0, result.output
     monkeypatch.chdir(here)
-    result = run("plan", "--json", "--spec", "../project/models.yaml")
+    result = anole("plan", "--json", "--spec", "../project/models.yaml")
     plan = json.loads(result.stdout)
     assert [step["stage"] for step in plan["steps"]] == ["evaluate", "merge"]
     assert plan["tasks"][0]["label"].startswith("conv2d ") and plan["tasks"][0]["receipt"].endswith("/0.json")
     assert (elsewhere / "builds/small/model.so").exists() and (elsewhere / "work/refined/small.json").exists()
     assert (elsewhere / "db/tuning.sqlite").exists()
     assert list(here.iterdir()) == []
-    result = run("extract", "net", "--target", "cpu", "--spec", "../project/models.yaml", "--manifest", "own.json")
+    result = anole("extract", "net", "--target", "cpu", "--spec", "../project/models.yaml", "--manifest", "own.json")
     assert result.exit_code == 0 and {path.name for path in here.iterdir()} == {"own.json", "own.network"}
 
 
@@ -341,11 +338,11 @@ def test_paths_of_model_files_are_relative_to_the_project(elsewhere: Path, monke
 
     def reasons_to_extract() -> list[str]:
         monkeypatch.chdir(here)
-        planned = run("plan", "--json", "--spec", "../project/models.yaml")
+        planned = anole("plan", "--json", "--spec", "../project/models.yaml")
         return [step["reason"] for step in json.loads(planned.stdout)["steps"] if step["stage"] == "extract"]
 
     assert reasons_to_extract() == ["new"]
-    result = run("extract", "net", "--target", "cpu", "--spec", "../project/models.yaml")
+    result = anole("extract", "net", "--target", "cpu", "--spec", "../project/models.yaml")
     assert result.exit_code == 0, result.output
     assert reasons_to_extract() == []
     manifest = elsewhere / "work/models/net/cpu.json"
@@ -364,10 +361,10 @@ def test_a_build_in_another_folder_is_merged_instead_of_a_local_one(
         project.evaluate("net-cpu")
     monkeypatch.chdir(mine.folder)
     folder = Path("../theirs/builds/net-cpu")
-    assert run("merge", str(folder.resolve() if absolute else folder)).exit_code == 0
+    assert anole("merge", str(folder.resolve() if absolute else folder)).exit_code == 0
     assert mine.rows("select name, preset from build") == [{"name": "net-cpu", "preset": "anole"}]
     assert len(mine.rows("select * from evaluation")) == 2
-    assert run("merge", "net-cpu", "--database", "own.sqlite").exit_code == 0
+    assert anole("merge", "net-cpu", "--database", "own.sqlite").exit_code == 0
     mine.database = Path("own.sqlite")
     assert mine.rows("select name, preset from build") == [{"name": "net-cpu", "preset": "random"}]
 
@@ -384,20 +381,20 @@ def test_a_folder_of_records_is_a_hub(
     hub = tmp_path / "hub"
     hub.mkdir()
     monkeypatch.chdir(hub)
-    result = run("import", str(one.shards), str(two.shards))
+    result = anole("import", str(one.shards), str(two.shards))
     assert (result.exit_code, result.stdout.count("1 new runs")) == (0, 2)
-    assert run("merge").exit_code == 0
+    assert anole("merge").exit_code == 0
     assert "db/tuning.sqlite: 2 runs (2 read), 3 trials" in caplog.text
-    assert run("merge", "--shards", str(one.shards), "--database", "other.sqlite").exit_code == 0
+    assert anole("merge", "--shards", str(one.shards), "--database", "other.sqlite").exit_code == 0
     assert "other.sqlite: 1 runs (1 read), 2 trials" in caplog.text
-    assert run("export-records", "new", "--target", "abacus").stdout == "new: 1 runs of 1 tasks, 1 trials\n"
-    assert run("export-records", "old", "--from", "db/tuning.sqlite", "--preset", "autotvm").exit_code == 0
-    assert "give the name of a new folder" in run("export-records", "new.sqlite").stderr
-    later = run("export-records", "later", "--since", "2027-01-01")
+    assert anole("export-records", "new", "--target", "abacus").stdout == "new: 1 runs of 1 tasks, 1 trials\n"
+    assert anole("export-records", "old", "--from", "db/tuning.sqlite", "--preset", "autotvm").exit_code == 0
+    assert "give the name of a new folder" in anole("export-records", "new.sqlite").stderr
+    later = anole("export-records", "later", "--since", "2027-01-01")
     assert (later.exit_code, later.stderr) == (2, "anole: db/shards: no run satisfies all conditions\n")
-    assert run("export-records", "since", "--since", "2026-11-21T10:00:00Z").exit_code == 0
-    assert "does not match the formats" in run("export-records", "since", "--since", "yesterday").stderr
-    result = run("import", "new", "other.sqlite", "--shards", "third")
+    assert anole("export-records", "since", "--since", "2026-11-21T10:00:00Z").exit_code == 0
+    assert "does not match the formats" in anole("export-records", "since", "--since", "yesterday").stderr
+    result = anole("import", "new", "other.sqlite", "--shards", "third")
     assert [line.split(": ", 1)[1][:14] for line in result.stdout.splitlines()] == ["1 new runs, 0 ", "1 new runs, 0 "]
     assert "new (exported on " in result.stdout
 
@@ -406,7 +403,7 @@ def test_a_folder_of_records_is_a_hub(
 def test_without_models_and_records_nothing_is_merged(empty_project: Path, arguments: list[str]) -> None:
     if "--spec" in arguments:
         (empty_project / "db/shards").mkdir(parents=True)
-    result = run(*arguments)
+    result = anole(*arguments)
     assert result.exit_code == 2
     assert "models.yaml: there is no such file" in result.stderr
     assert not (empty_project / "db/tuning.sqlite").exists()

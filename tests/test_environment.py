@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from .terminal import run_command
+
 ROOT = Path(__file__).parents[1]
 COMMANDS = ("awk", "cat", "cksum", "cp", "dirname", "head", "mkdir", "rm", "sh", "tail")
 THIS = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -46,13 +48,7 @@ def checkout(tmp_path: Path) -> Path:
 def build(checkout: Path, machine: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "VENV", "VIRTUAL_ENV")}
     uv = {"UV_PYTHON_DOWNLOADS": "never", "UV_PYTHON_INSTALL_DIR": str(machine)}
-    return subprocess.run(
-        [checkout / ".ci/environment"],
-        env={**kept, "PATH": str(machine), **uv, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_command([checkout / ".ci/environment"], env={**kept, "PATH": str(machine), **uv, **environment})
 
 
 def add_uv(machine: Path) -> None:

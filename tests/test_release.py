@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
-import subprocess
 import sys
 import tomllib
 import zipfile
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from .terminal import run_command
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -56,8 +57,7 @@ def copy_files(folder: Path) -> None:
 
 
 def files_of_the_wheel(project: Path, folder: Path) -> set[str]:
-    command = [sys.executable, "-m", "uv", "build", "--wheel", "--out-dir", str(folder), str(project)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_command([sys.executable, "-m", "uv", "build", "--wheel", "--out-dir", folder, project])
     assert done.returncode == 0, done.stderr
     (wheel,) = folder.glob("*.whl")
     return set(zipfile.ZipFile(wheel).namelist())
@@ -73,7 +73,7 @@ def test_the_container_has_all_files_of_the_package(tmp_path: Path) -> None:
 def builder() -> list[str] | None:
     """Return the command that builds an image; None if no builder works here."""
     for name, check in (("docker", "info"), ("podman", "info"), ("buildah", "version")):
-        if shutil.which(name) and subprocess.run([name, check], capture_output=True, check=False).returncode == 0:
+        if shutil.which(name) and run_command([name, check]).returncode == 0:
             return [name, "build"]
     return None
 
@@ -84,13 +84,7 @@ def test_the_container_is_built() -> None:
     if build is None:
         pytest.skip("there is no builder of containers that works: docker, podman or buildah")
     (base,) = re.findall(r"^FROM (\S+)$", RECIPE, re.MULTILINE)
-    if subprocess.run([build[0], "pull", base], capture_output=True, check=False).returncode:
+    if run_command([build[0], "pull", base]).returncode:
         pytest.skip(f"{build[0]} cannot get {base}")
-    done = subprocess.run(
-        [*build, "--tag", "anole-test", "--file", "Containerfile", "."],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_command([*build, "--tag", "anole-test", "--file", "Containerfile", "."], cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr

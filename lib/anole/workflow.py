@@ -1,7 +1,5 @@
 """The location of the Snakemake workflow: in the checkout, or in the installed package."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parent

@@ -15,6 +15,7 @@ import numpy as np
 import yaml
 
 from tests.acceptance.networks import CASES, Case
+from tests.terminal import run_command
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -137,15 +138,7 @@ class User:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         if self.library is not None:
             environment["PYTHONPATH"] = str(self.library / "lib")
-        return subprocess.run(
-            [sys.executable, *arguments],
-            cwd=self.folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=900,
-        )
+        return run_command([sys.executable, *arguments], cwd=self.folder, env=environment, timeout=900)
 
 
 def difference(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> float:

@@ -1,7 +1,5 @@
 """Statistics of comparisons, against SciPy: intervals, one-sided tests, equivalence; pairing, Holm's correction."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

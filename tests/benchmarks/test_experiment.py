@@ -1,7 +1,5 @@
 """Experiments continue where they stopped, and rows of other versions are replaced."""
 
-from __future__ import annotations
-
 import csv
 import time
 

@@ -1,7 +1,5 @@
 """The experiments on search methods: their jobs, their rows, and the page of claims."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Exact tables of the accelerator: a row for each program, the latency of every valid config, and entire networks."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

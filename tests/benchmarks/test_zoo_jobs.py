@@ -6,16 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
 from benchmarks.zoo.jobs import DONE, Limits, Row, run_job, shorten
 
 from ..tiny_builds import HOME
+from ..waiting import becomes_true, has_ended
 
 SLEEP = "import time; time.sleep(600)"
 
@@ -28,20 +26,6 @@ def starting(path: Path) -> str:
     """Return Python code that starts a process in a new group, writes its PID to a file, and waits for it."""
     start = f"process = subprocess.Popen({python(SLEEP)}, start_new_session=True)"
     return f"import subprocess; {start}; open({str(path)!r}, 'w').write(str(process.pid)); process.wait()"
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
 
 
 def outcome(text: str, seconds: float = 600.0, gigabytes: float = 1000.0) -> Row:
@@ -65,7 +49,7 @@ def test_the_last_report_before_the_end_is_kept() -> None:
 
 def test_a_time_limit_kills_all_processes(tmp_path: Path) -> None:
     assert outcome(starting(tmp_path / "pid"), seconds=1.5)["reason"] == "it took more than 1.5 s"
-    wait_for(lambda: is_gone(int((tmp_path / "pid").read_text())))
+    assert becomes_true(lambda: has_ended(int((tmp_path / "pid").read_text())), 30)
 
 
 def test_a_memory_limit_and_a_crash_are_reported() -> None:
@@ -84,10 +68,10 @@ def test_a_signal_ends_the_job_of_a_sweep(tmp_path: Path, number: signal.Signals
     command = [*python(sweep), str(tmp_path / "zoo.csv"), "--networks", "unet"]
     process = subprocess.Popen(command, env={**os.environ, **paths}, stderr=subprocess.DEVNULL)
     try:
-        wait_for((tmp_path / "pid").exists)
-        wait_for(lambda: (tmp_path / "pid").read_text() != "")
+        assert becomes_true((tmp_path / "pid").exists, 30)
+        assert becomes_true(lambda: (tmp_path / "pid").read_text() != "", 30)
     finally:
         process.send_signal(number)
     assert process.wait() != 0
-    wait_for(lambda: is_gone(int((tmp_path / "pid").read_text())))
+    assert becomes_true(lambda: has_ended(int((tmp_path / "pid").read_text())), 30)
     assert not list(tmp_path.glob("zoo-*"))

@@ -54,6 +54,15 @@ def run(folder: Path, *inputs: np.ndarray) -> list[np.ndarray]:
     return [found.numpy()] if isinstance(found, tvm.runtime.Tensor) else [each.numpy() for each in found]
 
 
+def check(folder: Path, model: ModelSpec, network: torch.nn.Module, **sizes: int) -> None:
+    """Assert that a build computes what torch computes at these sizes."""
+    arguments = example_inputs(model.at(sizes))
+    expected = run_network(model, network, arguments)
+    found = run(folder, *(each.numpy() for each in arguments.values()))
+    for mine, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     "name", ["residual", "branches", "joined", "varied", "gated", "summed", "enlarged", "norm_first"]
 )
@@ -64,11 +73,7 @@ def test_all_batch_sizes_match_torch(project: Path, name: str) -> None:
     assert build.inputs[0].varying == ("batch", *[None] * (len(SHAPES[name]) - 1))
     network = make_network(model)
     for size in (1, 2, 3, 5, 6):
-        arguments = example_inputs(model.at({"batch": size}))
-        expected = run_network(model, network, arguments)
-        found = run(project / "net", *(each.numpy() for each in arguments.values()))
-        for mine, theirs in zip(found, expected, strict=True):
-            np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-3, atol=1e-4)
+        check(project / "net", model, network, batch=size)
 
 
 @pytest.mark.parametrize("name", sorted(RANGED))
@@ -80,12 +85,8 @@ def test_all_lengths_and_batch_sizes_match_torch(name: str, project: Path) -> No
     assert any("attention" in task.label for task in build.tasks) == has_attention
     network = make_network(model)
     for tokens in (3, 7, 16, 17, 31, 40):
-        for n in (1, 3) if "n" in model.ranges else (None,):
-            arguments = example_inputs(model.at({"tokens": tokens} if n is None else {"n": n, "tokens": tokens}))
-            expected = run_network(model, network, arguments)
-            found = run(project / "net", *(each.numpy() for each in arguments.values()))
-            for mine, theirs in zip(found, expected, strict=True):
-                np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-3, atol=1e-4)
+        for batch in ({"n": 1}, {"n": 3}) if "n" in model.ranges else ({},):
+            check(project / "net", model, network, tokens=tokens, **batch)
 
 
 @pytest.mark.parametrize("name", ["residual", "attended"])
@@ -159,10 +160,7 @@ def test_small_sizes_have_a_program_and_weights_of_their_own(project: Path, monk
     assert [name for _, func in module.functions_items() for name in map(str, func.params)].count(SMALL_WEIGHTS) == 1
     network = make_network(model)
     for size in (1, 2, 3, 16):
-        arguments = example_inputs(model.at({"batch": size}))
-        (expected,) = run_network(model, network, arguments)
-        (found,) = run(project / "net", *(each.numpy() for each in arguments.values()))
-        np.testing.assert_allclose(found, expected.numpy(), rtol=1e-3, atol=1e-4)
+        check(project / "net", model, network, batch=size)
 
 
 def test_threads_with_a_model_each_share_the_library_and_get_their_own_results(project: Path) -> None:

@@ -1,7 +1,5 @@
 """The built-in parts of tuners satisfy their contracts."""
 
-from __future__ import annotations
-
 import pytest
 
 from anole.search.evaluators import EVALUATORS

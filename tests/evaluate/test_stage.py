@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from anole.documents.build import TensorInfo
 from anole.documents.evaluation import Evaluation, read_evaluation
@@ -25,6 +23,7 @@ from anole.evaluate.engines import Engine
 from anole.evaluate.stage import _sample_errors, evaluate_build
 
 from ..tiny_builds import HOME, run_python
+from .correctness.test_perturbation import engine
 
 SCRIPT = """
 import json, logging, shutil
@@ -205,21 +204,12 @@ def test_a_build_is_compared_on_the_models_own_samples(evaluated: Evaluated) -> 
 
 def test_top_1_counts_the_samples_with_the_same_largest_score() -> None:
     samples = [[np.array([[1.0, 2.0], [4.0, 3.0]], "f4")], [np.array([[0.0, 3.0], [1.0, 2.0]], "f4")]]
-    engines = [_engine(lambda x: x), _engine(lambda x: np.add(x, [0, 2]))]
+    engines = [engine(lambda x: x), engine(lambda x: np.add(x, [0, 2]))]
     runner: Any = SimpleNamespace(engine=lambda *_: engines[1], references=lambda *_: nullcontext(engines[:1]))
     build: Any = SimpleNamespace(name="net", outputs=[TensorInfo("scores", (2, 2), "float32")])
     (errors,) = _sample_errors(runner, Path("net"), build, samples)
     assert (errors.output, errors.samples, errors.same_top_1) == ("scores", 2, 1)
     assert errors.relative_error == pytest.approx(np.sqrt(8 / 14))  # the second sample's: |(2, 2)| / |(0, 3, 1, 2)|
-
-
-def _engine(function: Callable[[NDArray[Any]], NDArray[Any]]) -> Engine:
-    inputs: list[NDArray[Any]] = []
-
-    def set_inputs(arrays: Sequence[NDArray[Any]]) -> None:
-        inputs[:] = arrays
-
-    return Engine("numpy", lambda: function(inputs[0]), lambda output: [output], set_inputs)
 
 
 @pytest.mark.guard

@@ -1,30 +1,10 @@
-"""Minimal networks for public reports of wrong results; `test_reports` has the numbers of the reports."""
+"""Minimal networks for public reports of wrong results; `test_reports` has the reports, and smaller networks."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-
-class RemainderOfLargeQuotients(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.remainder(x * 1e20, torch.tensor([3.0, 0.7, -3.0, float("inf"), -float("inf"), 0.1, 1.0, 7.0]))
-
-
-class Fmod(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.fmod(x * 10, 2.3)
-
-
-class Copysign(nn.Module):
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.copysign(x, -0.0), torch.copysign(x, torch.tensor(-2.0))
-
-
-class LeftShift(nn.Module):
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.bitwise_left_shift(x, 33), torch.bitwise_right_shift(x, 1)
 
 
 class GreaterWithItsOperand(nn.Module):
@@ -47,11 +27,6 @@ class ConvTransposeLinearArgmax(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.linear(self.conv(x).flatten(1)).argmax(1)
-
-
-class LargeMean(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.sigmoid(x).mean()
 
 
 class ViewMutation(nn.Module):
@@ -108,21 +83,6 @@ class BufferOutsideTheState(nn.Module):
         return self.embed(self.positions[:, : x.shape[1]]) + x
 
 
-class Unbind(nn.Module):
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        return torch.unbind(x, dim=0)
-
-
-class MatrixProduct(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.mm(x, x.t())
-
-
-class ByteExtremes(nn.Module):
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return x.amin(1), x.amax(0)
-
-
 class ProjectedMean(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -130,15 +90,3 @@ class ProjectedMean(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.second(self.first(x)).mean(dim=(1, 2, 3))
-
-
-class CumulativeSums(nn.Module):
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return x.cumsum(-1), x.cumprod(0)
-
-
-class ReducedCondition(nn.Module):
-    """A sign of values near 0, after an activation that is exact at 0."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.sign(F.gelu(torch.clamp(x, min=0)))

@@ -15,7 +15,6 @@ import json
 import multiprocessing
 import os
 import shutil
-import subprocess
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections import Counter
@@ -29,6 +28,7 @@ import onnx
 from anole.errors import AnoleError
 from kit.cases import Outcome, run_cases, run_model
 
+from ..terminal import run_command
 from .graph_generator import RandomGraph, random_graph
 from .graph_judge import judge
 from .graph_parts import smallest_part
@@ -128,9 +128,7 @@ def run_workflow(graph: RandomGraph, folder: Path) -> list[Any]:
 
 def _call(folder: Path, *command: str) -> None:
     path = os.pathsep.join([str(HOME / "lib"), os.environ.get("PYTHONPATH", "")])
-    run = subprocess.run(
-        command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
-    )
+    run = run_command(command, cwd=folder, env={**os.environ, "PYTHONPATH": path})
     if run.returncode:
         logs = [line for path in sorted((folder / "logs").rglob("*.log")) for line in path.read_text().splitlines()]
         lines = [*logs, *run.stderr.splitlines()]

@@ -13,6 +13,9 @@ import pytest
 
 from anole.host.guard import LIMIT_NAME
 
+from ..terminal import run_command
+from ..waiting import becomes_true
+
 STAGE = """
 import ctypes, os, signal, sys, threading, time
 from anole.__main__ import main
@@ -101,10 +104,7 @@ def test_no_stage_outlives_its_guard(number: signal.Signals) -> None:
     stage = int(process.stdout.readline())
     process.send_signal(number)
     assert process.wait(timeout=30) == -number
-    deadline = time.monotonic() + 10
-    while Path(f"/proc/{stage}").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not Path(f"/proc/{stage}").exists()
+    assert becomes_true(lambda: not Path(f"/proc/{stage}").exists())
 
 
 @pytest.mark.guard
@@ -114,13 +114,7 @@ def test_a_factory_that_ends_the_process_is_an_error_of_its_model(tmp_path: Path
         "models: {net: {source: 'torch:nets:ends', inputs: {x: [1, 4]}}}\n"
         "targets: {cpu: {kind: cpu}}\nbuilds: [{model: net, target: cpu}]\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "anole", "extract", "net", "--target", "cpu"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-    )
+    done = run_command([sys.executable, "-m", "anole", "extract", "net", "--target", "cpu"], cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == "anole: model net: the factory nets:ends ended the process with status 0\n"
     assert not (tmp_path / "work").exists()

@@ -19,6 +19,7 @@ import pytest
 from anole.errors import BuildError, DeviceLostError, MachineError, MeasureError, TargetError
 from anole.host.process import CallFailed, CallTimedOut, Worker, WorkerDied, WorkerTimeout
 
+from ..waiting import becomes_true, has_ended
 from .holding import make_holding
 
 
@@ -91,30 +92,13 @@ def test_a_process_that_does_not_end_in_time_is_killed() -> None:
     with Worker(make_misbehaving, grace_s=0.2) as worker:
         worker.submit("hang")
         pid = worker.pid
-    assert not is_alive(pid)
+    assert has_ended(pid)
 
 
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Worker]:
     with Worker(make_misbehaving, environment={"ANOLE_TEST": "seen"}) as worker:
         yield worker
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
-
-
-def is_gone(pid: int, within_s: float = 5.0) -> bool:
-    ends_s = time.monotonic() + within_s
-    while time.monotonic() < ends_s:
-        if not is_alive(pid):
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def test_a_call_returns_the_result_and_sees_the_environment(worker: Worker) -> None:
@@ -158,7 +142,7 @@ def test_a_hanging_call_is_killed_with_its_descendants(worker: Worker, tmp_path:
     note = tmp_path / "pid"
     with pytest.raises(WorkerTimeout):
         worker.call("child and hang", str(note), timeout_s=1.0)
-    assert is_gone(int(note.read_text()))
+    assert becomes_true(lambda: has_ended(int(note.read_text())))
     assert worker.call("echo", 1, timeout_s=10) == 1
 
 
@@ -176,7 +160,7 @@ def test_a_worker_is_replaced_after_some_calls_and_leaves_nothing(
     with Worker(make_misbehaving, calls_before_restart=2) as worker:
         first, second, child, third = (worker.call(what, timeout_s=10) for what in ("pid", "pid", "child", "pid"))
         assert first == second != third and len(list(tmp_path.iterdir())) == 1
-    assert all(is_gone(pid) for pid in (first, child, third)) and not list(tmp_path.iterdir())
+    assert becomes_true(lambda: all(map(has_ended, (first, child, third)))) and not list(tmp_path.iterdir())
 
 
 def test_a_worker_that_fails_to_start_is_a_measure_error() -> None:
@@ -207,7 +191,7 @@ def test_a_worker_dies_with_its_master(tmp_path: Path) -> None:
     note = tmp_path / "pid"
     master = subprocess.run([sys.executable, script, note], timeout=60, check=False)
     assert master.returncode == -signal.SIGKILL
-    assert is_gone(int(note.read_text()))
+    assert becomes_true(lambda: has_ended(int(note.read_text())))
 
 
 def test_prepare_imports_modules_before_a_worker_starts(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Controls for search comparisons: samplers with the batch sizes of another run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -33,10 +33,6 @@ def pod(*arguments: Any, **options: Any) -> Any:
     return job(*arguments, **options)["spec"]["template"]["spec"]
 
 
-def container(*arguments: Any, **options: Any) -> Any:
-    return pod(*arguments, **options)["containers"][0]
-
-
 def test_a_job_runs_the_script_in_the_project_of_its_volume() -> None:
     made = job(TUNE)
     assert (made["apiVersion"], made["kind"], made["spec"]["backoffLimit"]) == ("batch/v1", "Job", 0)
@@ -64,13 +60,10 @@ def test_a_name_is_one_that_kubernetes_takes(rule: dict[str, str], begin: str) -
 
 
 def test_what_measures_a_processor_has_its_node_for_itself() -> None:
-    made = job(TUNE)
-    (term,) = made["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"][
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    ]
+    (term,) = pod(TUNE)["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert term["topologyKey"] == "kubernetes.io/hostname" and term["namespaceSelector"] == {}
     assert term["labelSelector"] == {"matchExpressions": [{"key": "anole-measures", "operator": "Exists"}]}
-    assert made["spec"]["template"]["metadata"]["labels"]["anole-measures"] == "yes"
+    assert job(TUNE)["spec"]["template"]["metadata"]["labels"]["anole-measures"] == "yes"
     other = job(TUNE, device=0)
     assert "affinity" not in other["spec"]["template"]["spec"]
     assert other["spec"]["template"]["metadata"]["labels"]["anole-measures"] == "no"
@@ -91,7 +84,8 @@ def test_what_measures_a_processor_has_its_node_for_itself() -> None:
     ],
 )
 def test_a_job_asks_for_what_it_needs(threads: int, resources: dict[str, int], requests: Any, limits: Any) -> None:
-    assert container({**TUNE, "threads": threads}, **resources)["resources"] == {"requests": requests, "limits": limits}
+    (one,) = pod({**TUNE, "threads": threads}, **resources)["containers"]
+    assert one["resources"] == {"requests": requests, "limits": limits}
 
 
 def test_a_job_without_memory_or_time_is_not_limited() -> None:

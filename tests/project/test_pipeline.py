@@ -246,8 +246,7 @@ def test_a_locked_build_needs_neither_records_nor_the_hardware(project: Path) ->
 
 def test_an_int8_target_uses_the_quantized_file(project: Path) -> None:
     text = MODELS.replace("cpu: {kind: cpu, threads: 1}", "cpu: {kind: cpu, threads: 1, precision: int8}")
-    (project / "models.yaml").write_text(text)
-    pipeline = load(project)
+    pipeline = load(project, text)
     quantized = layout.quantized_path("one")
     assert pipeline.files("one", "cpu") == [quantized] and pipeline.files("one") == [Path("nets.py")]
     assert pipeline.origin("one", "cpu").entry == {"source": f"onnx:{quantized}", "inputs": [["x", [1, 3, 8, 8]]]}

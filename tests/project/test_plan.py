@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from anole.documents import layout
 from anole.documents.described import write_described
@@ -25,6 +24,7 @@ from anole.targets import get_target
 from anole.task import Conv2d, Dense, Task, Workload
 
 from ..record_project import Project
+from ..terminal import rendered
 from .manifests import leave_manifest, load
 
 MODELS = """
@@ -241,9 +241,7 @@ def test_an_undescribed_target_is_described_first(project: Path, plan: Callable[
 
 def format_plan(plan: Plan, width: int = 120) -> list[str]:
     """Return the lines of a plan on a terminal."""
-    console = Console(width=width, record=True, file=open(os.devnull, "w"))
-    console.print(render_plan(plan))
-    return [line.rstrip() for line in console.export_text().splitlines()]
+    return [line.rstrip() for line in rendered(render_plan(plan), width).splitlines()]
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -290,8 +288,7 @@ def lock(pipeline: Pipeline, build: str, tasks: Iterable[tuple[Task, int, float 
 
 
 def test_a_build_with_another_lock_is_compiled_again(project: Path, plan: Callable[[], Plan]) -> None:
-    (project / "models.yaml").write_text(MODELS.replace("one, target: cpu", "one, target: cpu, name: one-cpu"))
-    pipeline = Pipeline.load(project / "models.yaml")
+    pipeline = load(project, MODELS.replace("one, target: cpu", "one, target: cpu, name: one-cpu"))
     (task,) = write_extracted(pipeline, "one", (SHARED, 3))
     write_finished(pipeline, "one-cpu")
     Project(project).compile("one", [(task, 3, None)])

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,8 @@ from anole.errors import ProjectError
 from anole.project.pipeline import Pipeline
 from anole.project.scaffold import make_project
 from anole.workflow import HOME
+
+from ..terminal import run_command
 
 PROFILES = {str(path.relative_to(HOME)) for path in HOME.glob("profiles/*/*") if path.is_file()}
 FILES = {"models.yaml", "Snakefile", ".gitignore", *PROFILES}
@@ -31,7 +32,6 @@ def test_a_new_project_has_one_build(tmp_path: Path, demo: bool, build: str) -> 
 
 
 def test_commented_entries_of_the_template_are_valid(tmp_path: Path) -> None:
-    """All commented entries are valid in models.yaml."""
     template, *_ = make_project(tmp_path, demo=False)
     text = template.read_text().replace("  # gpu:", "  gpu:").replace("  # - {", "  - {")
     text = text.replace("  # detector:", "  detector:").replace("  # own:", "  own:")
@@ -63,9 +63,7 @@ def test_the_programs_of_a_profile_are_executable(tmp_path: Path) -> None:
 def test_the_snakefile_of_a_new_project_passes_lint(tmp_path: Path) -> None:
     make_project(tmp_path, demo=True)
     for arguments in (["snakemake", "--lint"], ["snakefmt", "--check", "Snakefile"]):
-        done = subprocess.run(
-            [sys.executable, "-m", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
+        done = run_command([sys.executable, "-m", *arguments], cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
 
 

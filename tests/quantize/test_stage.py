@@ -21,6 +21,7 @@ from anole.report.tables import render_quantized
 from anole.targets import get_target
 
 from ..extract.onnx.models import model_of
+from ..terminal import rendered
 
 PLAIN = get_target({"kind": "cpu", "mcpu": "x86-64-v4", "model": "", "features": ["avx2", "avx512bw"], "threads": 1})
 SHAPE = (1, 8, 12, 12)
@@ -180,14 +181,9 @@ def test_unknown_layers_and_samples_that_do_not_fit_are_rejected(model: ModelSpe
 
 
 def test_the_table_lists_all_layers_and_those_in_float32(model: ModelSpec, tmp_path: Path) -> None:
-    from rich.console import Console
-
     found = quantize_model(model, tmp_path / "q.onnx", "min-max", ["two"])
     assert found is not None
-    console = Console(width=100)
-    with console.capture() as captured:
-        console.print(render_quantized("net", found))
-    shown = captured.get()
+    shown = rendered(render_quantized("net", found), width=100)
     assert f"net: {found.loss.sqnr_db:.1f} dB with min-max" in shown and "in float32: two" in shown
     assert "without which" not in shown
     assert all(f"{layer.name}" in shown and f"{layer.sqnr_db:.1f}" in shown for layer in found.loss.layers)

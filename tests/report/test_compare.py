@@ -13,14 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from anole.__main__ import main
 from anole.documents.build import read_build, write_build
 from anole.errors import BuildError
 from anole.evaluate.timing.sequential import Ratio
 from anole.report.compare import Rules, compare_builds, describe_ratio, pair_builds
 
+from ..terminal import anole
 from ..tiny_builds import HOME
 
 RULES = Rules(threshold=0.2, tolerance=3e-4, seconds=60, rounds=10)
@@ -81,7 +80,7 @@ def test_builds_with_different_outputs_or_errors_are_rejected(
 
 def test_simulated_builds_are_compared_exactly(accelerated: Path, tmp_path: Path) -> None:
     net, slower = accelerated / "net", tmp_path / "slower"
-    outcome = CliRunner().invoke(main, ["compare", str(net), str(net)])
+    outcome = anole("compare", net, net)
     assert outcome.exit_code == 0, outcome.output
     verdict, *sides, evidence = outcome.output.splitlines()
     assert verdict == "no difference larger than 1 %" and evidence == "  computed; outputs differ by 0"
@@ -93,7 +92,7 @@ def test_simulated_builds_are_compared_exactly(accelerated: Path, tmp_path: Path
     assert build.accelerator is not None
     accelerator = {**build.accelerator, "latency_s": build.accelerator["latency_s"] * 1.1}
     write_build(slower, replace(build, accelerator=accelerator))
-    outcome = CliRunner().invoke(main, ["compare", str(net), str(slower)])
+    outcome = anole("compare", net, slower)
     assert outcome.exit_code == 1 and outcome.output.startswith("B is 10.0 % slower\n")
 
 
@@ -160,7 +159,7 @@ def test_a_verdict_is_described_in_words(ratio: Ratio, words: str) -> None:
 def test_several_pairs_are_named_and_counted(accelerated: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         shutil.copytree(accelerated / "net", tmp_path / "before" / name)
-    outcome = CliRunner().invoke(main, ["compare", str(tmp_path / "before"), str(tmp_path / "before")])
+    outcome = anole("compare", tmp_path / "before", tmp_path / "before")
     lines = outcome.output.splitlines()
     assert [line for line in lines if not line.startswith(" ")] == [
         "a: no difference larger than 1 %",
@@ -170,5 +169,5 @@ def test_several_pairs_are_named_and_counted(accelerated: Path, tmp_path: Path) 
 
 
 def test_contradictory_options_are_rejected() -> None:
-    outcome = CliRunner().invoke(main, ["compare", "a", "b", "--seconds", "3", "--rounds", "4"])
+    outcome = anole("compare", "a", "b", "--seconds", "3", "--rounds", "4")
     assert outcome.exit_code == 2 and "give --seconds or --rounds, not both" in outcome.output

@@ -6,16 +6,16 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from anole.__main__ import main
 from anole.targets import get_device
 from anole.targets.cpu.settings import describe_cpu
+
+from ..terminal import anole
 
 
 def doctor() -> dict[str, dict[str, str]]:
     """Return the facts of each group, by name."""
-    outcome = CliRunner().invoke(main, ["doctor"])
+    outcome = anole("doctor")
     assert outcome.exit_code == 0, outcome.output
     groups: dict[str, dict[str, str]] = {}
     for line in outcome.output.splitlines():

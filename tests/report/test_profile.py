@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Mapping
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from anole.documents.build import Build, Coverage, read_build, write_build
 from anole.errors import BuildError
@@ -20,6 +18,7 @@ from anole_cuda.settings import describe_cuda
 from anole_cuda.target import CudaTarget
 from anole_vta.settings import describe_vta
 
+from ..terminal import rendered
 from ..tiny_builds import build_tiny, run_python
 
 PROFILE_NET = """
@@ -95,7 +94,7 @@ ROWS = (
     Row("fused_conv2d_add_relu", ("layer1.0.conv1", "layer1.1.conv1_of_a_long_name"), 2, 2e-3, 0.8, 10**9, 10**6, 0.5),
     Row("max_pool2d1", (), 1, 4e-4, 0.16, 0, 2 * 10**6, 0.2),
 )
-PROFILE = Profile("net-cpu", 2, ROWS, 2.4e-3, 2.5e-3, PEAK)
+TABLE = render_profile(Profile("net-cpu", 2, ROWS, 2.4e-3, 2.5e-3, PEAK))
 
 
 def test_the_minimum_time_is_limited_by_arithmetic_or_memory() -> None:
@@ -104,16 +103,11 @@ def test_the_minimum_time_is_limited_by_arithmetic_or_memory() -> None:
     assert PEAK.min_s(10**9, 10**6, "bfloat16") == pytest.approx(5e-4)
 
 
-def render(**settings: Any) -> str:
-    console = Console(file=io.StringIO(), **settings)
-    with console.capture() as captured:
-        console.print(render_profile(PROFILE))
-    return captured.get()
-
-
 @pytest.mark.parametrize("width", [80, 160])
 def test_a_terminal_of_any_width_shows_all_numbers(width: int) -> None:
-    title, roofline, header, *lines = (re.split(r"\s{2,}", line.strip()) for line in render(width=width).splitlines())
+    title, roofline, header, *lines = (
+        re.split(r"\s{2,}", line.strip()) for line in rendered(TABLE, width).splitlines()
+    )
     assert title == ["net-cpu: 2.50 ms with 2 threads"]
     assert roofline == ["roofline: 1,000 GFLOP/s (2,000 of bfloat16) and 10.0 GB/s, measured afterwards"]
     assert header == ["layers", "calls", "time", "share", "rate", "of roofline"]
@@ -129,6 +123,6 @@ def test_a_terminal_of_any_width_shows_all_numbers(width: int) -> None:
 
 
 def test_a_kernel_far_below_the_roofline_is_highlighted() -> None:
-    lines = render(width=80, color_system="standard", force_terminal=True).splitlines()
+    lines = rendered(TABLE, 80, color_system="standard", force_terminal=True).splitlines()
     (yellow,) = (line for line in lines if "\x1b[33m" in line)
     assert "max_pool2d" in yellow

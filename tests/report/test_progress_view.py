@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import logging
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from anole.documents.evaluation import read_evaluation, write_evaluation
 from anole.report import progress_view as module
 from anole.report.progress_view import ProgressView, render_results
 
 from ..record_project import Project
+from ..terminal import rendered
 
 
 @pytest.fixture
@@ -27,10 +27,8 @@ def now(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[float]:
 
 
 def lines_of(shown: RenderableType, width: int) -> list[str]:
-    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    with console.capture() as captured:
-        console.print(shown)
-    return [line.rstrip() for line in captured.get().splitlines()]
+    text = rendered(shown, width, force_terminal=True, color_system=None)
+    return [line.rstrip() for line in text.splitlines()]
 
 
 def progress_lines(screen: ProgressView, width: int = 80) -> list[str]:

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from anole.__main__ import main
 from anole.documents.build import read_build
 from anole.errors import BuildError, DocumentError
 from anole.evaluate.comparison import timing_inputs
@@ -20,6 +18,8 @@ from anole.files import write_atomically
 from anole.report.run import run_build
 from anole_vta.network.artifact import BuiltNetwork
 from anole_vta.network.network import IntegerReference
+
+from ..terminal import anole
 
 
 @pytest.fixture
@@ -31,10 +31,6 @@ def net(accelerated: Path) -> Path:
 def array(net: Path) -> np.ndarray:
     (info,) = read_build(net).inputs
     return np.random.default_rng(3).standard_normal(info.shape).astype(info.dtype)
-
-
-def invoke(*arguments: object) -> Result:
-    return CliRunner().invoke(main, list(map(str, arguments)))
 
 
 def test_outputs_equal_the_integer_reference(net: Path, array: np.ndarray, tmp_path: Path) -> None:
@@ -49,7 +45,7 @@ def test_outputs_equal_the_integer_reference(net: Path, array: np.ndarray, tmp_p
 
 def test_inputs_and_outputs_may_have_names(net: Path, array: np.ndarray, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=array)
-    outcome = invoke("run", net, "--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz")
+    outcome = anole("run", net, "--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz")
     assert outcome.exit_code == 0, outcome.output
     with np.load(tmp_path / "y.npz") as outputs:
         (name,) = outputs
@@ -57,7 +53,7 @@ def test_inputs_and_outputs_may_have_names(net: Path, array: np.ndarray, tmp_pat
 
 
 def test_without_inputs_they_are_described_and_nothing_runs(net: Path) -> None:
-    outcome = invoke("run", net)
+    outcome = anole("run", net)
     (info,), (output,) = read_build(net).inputs, read_build(net).outputs
     lines = [f"  {each.name}  {each.dtype} {list(each.shape)}" for each in (info, output)]
     assert outcome.output.splitlines() == ["inputs:", lines[0], "outputs:", lines[1]]
@@ -69,9 +65,9 @@ def test_without_inputs_they_are_described_and_nothing_runs(net: Path) -> None:
 
 def test_default_random_inputs_equal_those_of_the_evaluation(net: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", timing_inputs(read_build(net))[0])
-    given = invoke("run", net, "--input", tmp_path / "x.npy").output
-    assert given == invoke("run", net, "--random").output == invoke("run", net, "--random", "--seed", 0).output
-    assert given != invoke("run", net, "--random", "--seed", 1).output
+    given = anole("run", net, "--input", tmp_path / "x.npy").output
+    assert given == anole("run", net, "--random").output == anole("run", net, "--random", "--seed", 0).output
+    assert given != anole("run", net, "--random", "--seed", 1).output
 
 
 @pytest.mark.parametrize(
@@ -83,7 +79,7 @@ def test_default_random_inputs_equal_those_of_the_evaluation(net: Path, tmp_path
     ],
 )
 def test_contradictory_options_are_rejected(net: Path, options: list[object], problem: str) -> None:
-    outcome = invoke("run", net, *options)
+    outcome = anole("run", net, *options)
     assert outcome.exit_code == 2 and problem in outcome.output
 
 
@@ -115,12 +111,12 @@ def test_bad_arrays_builds_and_outputs_are_rejected(net: Path, array: np.ndarray
 
 
 def test_a_layer_of_a_build_is_reported_and_plotted(net: Path, tmp_path: Path) -> None:
-    outcome = invoke("vta", "report", "--build", net, "--step", "head", "--picture", tmp_path / "head.svg")
+    outcome = anole("vta", "report", "--build", net, "--step", "head", "--picture", tmp_path / "head.svg")
     assert outcome.exit_code == 0 and "GEMM core" in outcome.output
     assert (tmp_path / "head.svg").read_text().startswith("<svg")
-    outcome = invoke("vta", "report", "--build", net, "--step", "tail")
+    outcome = anole("vta", "report", "--build", net, "--step", "tail")
     assert "found step 'tail'; the accelerator's steps are" in str(outcome.output)
-    assert invoke("vta", "report", "--build", net).exit_code == 2
+    assert anole("vta", "report", "--build", net).exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -140,8 +136,8 @@ def test_a_library_that_does_not_match_the_description_is_rejected(
     shutil.copytree(net, copy)
     (copy / "build.txt").write_text("a note of the user's")
     np.save(tmp_path / "x.npy", array)
-    assert invoke("run", copy, "--input", tmp_path / "x.npy").exit_code == 0
+    assert anole("run", copy, "--input", tmp_path / "x.npy").exit_code == 0
     damage(copy / "host.so")
-    outcome = invoke("run", copy, "--input", tmp_path / "x.npy")
+    outcome = anole("run", copy, "--input", tmp_path / "x.npy")
     assert outcome.exit_code == 2 and f"anole: {copy}/host.so: {message}" in outcome.output
     assert outcome.output.endswith("; `snakemake --forcerun compile` writes it again\n")

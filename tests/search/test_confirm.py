@@ -1,7 +1,5 @@
 """Confirmation and ranking of trials: by speed, by worth, and for each hardware design."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

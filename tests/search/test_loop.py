@@ -1,7 +1,5 @@
 """The search loop, on formulas: its results, and that no measurement is lost or repeated."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """Loop features, compared with plain loops that count every access."""
 
-from __future__ import annotations
-
 import itertools
 from math import prod
 

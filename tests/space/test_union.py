@@ -1,7 +1,5 @@
 """Unions of spaces: a config has an algorithm, and only this algorithm's knobs have an effect."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -16,6 +16,7 @@ from anole.record import Measurement, Status
 from anole.store.content import ShardContent
 from anole.store.shard import Shard, read_shard
 
+from ..terminal import run_command
 from .conftest import TUNER, Project
 
 LIBRARY = Path(__file__).parents[2] / "lib"
@@ -30,13 +31,8 @@ def tune(project: Project, *more: str, **environment: str) -> subprocess.Complet
     receipt = project.folder / "receipt.json"
     command = [sys.executable, "-m", "anole", "tune", project.path, "--tuner", json.dumps(TUNER), "--trials", "4"]
     path = os.pathsep.join([str(LIBRARY), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return subprocess.run(
-        [*command, "--shards", project.shards, "--receipt", receipt, *more],
-        env={**os.environ, "PYTHONPATH": path, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    command += ["--shards", project.shards, "--receipt", receipt, *more]
+    return run_command(command, env={**os.environ, "PYTHONPATH": path, **environment}, timeout=120)
 
 
 def statuses(project: Project) -> list[Status]:

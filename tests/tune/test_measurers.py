@@ -1,7 +1,5 @@
 """The pool of measurers: which stay open, and that all are closed at the end."""
 
-from __future__ import annotations
-
 from unittest.mock import Mock
 
 import pytest

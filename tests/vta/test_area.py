@@ -1,7 +1,5 @@
 """Area and memory, against gate mappings of the hardware."""
 
-from __future__ import annotations
-
 import pytest
 
 from anole_vta.area import Bounds, area_gates, relative_area, relative_memory

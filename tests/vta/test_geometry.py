@@ -1,7 +1,5 @@
 """Geometries: derived sizes, names, and invalid values."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

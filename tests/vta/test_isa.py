@@ -1,7 +1,5 @@
 """Encoding of instructions: round trips, and streams of the hardware."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,15 +1,11 @@
 """Reports on programs: utilization, timeline plot, and the command."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from click.testing import CliRunner
 
-from anole.__main__ import main
 from anole.task import Conv2d
 from anole_vta.geometry import DEFAULT, Geometry
 from anole_vta.network.network import Pool
@@ -17,6 +13,8 @@ from anole_vta.network.pool import lower_pool
 from anole_vta.report import draw_timeline, summarize, utilization
 from anole_vta.simulator.timing import simulate
 from anole_vta.templates.conv2d import Schedule, lower_conv2d
+
+from ..terminal import anole
 
 SCHEDULES = Path(__file__).parent / "data/conv2d_rtl_cycles.json"
 LAYER = Conv2d(1, 14, 14, 64, 32, (3, 3), padding=(1, 1, 1, 1))
@@ -69,7 +67,7 @@ def test_a_pooling_is_reported_without_multiplications():
 
 
 def run(*arguments):
-    return CliRunner().invoke(main, ["vta", "report", "--schedules", str(SCHEDULES), *map(str, arguments)])
+    return anole("vta", "report", "--schedules", SCHEDULES, *arguments)
 
 
 def test_the_command_reports_and_draws(tmp_path):

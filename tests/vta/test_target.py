@@ -1,7 +1,5 @@
 """The accelerator as a target: descriptions, supported operators, spaces and simulation."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -23,6 +23,7 @@ import yaml
 from anole.documents.evaluation import read_evaluation
 from anole.store.shard import read_shard
 
+from ..waiting import becomes_true
 from .conftest import ROOT, TUNING
 
 pytest.importorskip("snakemake_executor_plugin_cluster_generic")
@@ -122,8 +123,4 @@ def test_a_cancelled_workflow_deletes_its_jobs(finished: Finished, environment: 
     jobs = list(finished.manifests)[:2]
     subprocess.run([ROOT / "profiles/kubernetes/cancel.py", *jobs], env=environment, check=True)
     deleted = Path(environment["KUBECTL_STATE"]) / "deleted"
-    for _ in range(100):
-        if deleted.exists() and deleted.read_text():
-            break
-        subprocess.run(["sleep", "0.1"], check=True)
-    assert deleted.read_text().split() == jobs
+    assert becomes_true(lambda: deleted.exists() and deleted.read_text().split() == jobs)

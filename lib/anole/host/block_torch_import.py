@@ -1,7 +1,5 @@
 """Block the import of torch, to halve the import time of TVM; the fork server of workers imports this module first."""
 
-from __future__ import annotations
-
 import sys
 
 # tvm_ffi tries to import torch for a conversion that Anole does not use.

@@ -1,7 +1,5 @@
 """Post-training quantization of any model to an ONNX file with 8-bit convolutions and matrix products."""
 
-from __future__ import annotations
-
 METHODS = {"min-max": "MinMax", "percentile": "Percentile", "entropy": "Entropy"}
 """Methods that choose a value's range from calibration samples, with their names in ONNX Runtime."""
 

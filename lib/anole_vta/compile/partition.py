@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tvm import ir, relax
 
 from anole.extract.graph import workload_of
-from anole.ir.mutators import extents, variables
+from anole.ir.mutators import extents, operator_of, variables
 from anole.targets.shared.reference import anchor
 from anole.task import Workload
 from anole_vta.network.network import HostCall, Pool
@@ -130,7 +130,7 @@ class Partitioner:
         number = -1
         for position, binding in enumerate(self._bindings):
             call = binding.value
-            workload = workload_of(call) if _operator(call) else None
+            workload = workload_of(call) if operator_of(call) else None
             if workload is None:
                 continue
             number += 1
@@ -151,7 +151,7 @@ class Partitioner:
         positions = [position]
         while not positive and (following := self._only_user(positions[-1])) is not None and following not in assigned:
             var, user = self._bindings[positions[-1]].var, self._bindings[following].value
-            operator = _operator(user)
+            operator = operator_of(user)
             if operator == "relax.add":
                 other = user.args[1] if user.args[0].same_as(var) else user.args[0]
                 constant = _channels(other, weight.shape[-1])
@@ -182,7 +182,7 @@ class Partitioner:
 
     def _max_pool(self, binding: Any, accelerated: set[str]) -> Pool | None:
         call = binding.value
-        if _operator(call) != "relax.nn.max_pool2d" or self._names.get(call.args[0]) not in accelerated:
+        if operator_of(call) != "relax.nn.max_pool2d" or self._names.get(call.args[0]) not in accelerated:
             return None
         attrs = call.attrs
         if attrs.layout != "NHWC" or attrs.ceil_mode or any(int(step) != 1 for step in attrs.dilation):
@@ -242,11 +242,6 @@ def _substitute(expr: ir.Expr, names: Mapping[relax.Var, ir.Expr]) -> ir.Expr:
     if isinstance(expr, ir.Call):
         return ir.Call(expr.op, [_substitute(item, names) for item in expr.args], expr.attrs, expr.ty_args)
     return expr
-
-
-def _operator(expr: ir.Expr) -> str:
-    """Return the name of the operator that an expression calls, or an empty string."""
-    return expr.op.name if isinstance(expr, ir.Call) and isinstance(expr.op, ir.Op) else ""
 
 
 def _channels(expr: ir.Expr, channels: int) -> NDArray[np.float32] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from anole.errors import BuildError
 from anole.evaluate.comparison import compare_outputs
 from anole.evaluate.correctness.double_precision import compute_in_double
 
+from ...extract.conftest import project as project
 from ...extract.onnx.models import model_of, value
 
 FLOAT, BOOL = TensorProto.FLOAT, TensorProto.BOOL
@@ -77,9 +77,7 @@ def test_values_with_tiny_variance_are_normalized(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-4)
 
 
-def test_a_torch_model_is_computed_in_double_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copy(Path(__file__).parents[2] / "tiny_networks.py", tmp_path / "tiny.py")
-    monkeypatch.chdir(tmp_path)
+def test_a_torch_model_is_computed_in_double_precision(project: Path) -> None:
     model = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
     x = np.random.default_rng(0).standard_normal((1, 3, 16, 16)).astype(np.float32)
     exact = compute_in_double(model, [[x], [2 * x]])

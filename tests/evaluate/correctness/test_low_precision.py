@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from anole.evaluate.engines import export_onnx, reference_engines
 from anole.extract.torch import make_network
 from anole.targets.cpu.settings import describe_cpu
 
+from ...extract.conftest import project as project
 from ...extract.onnx.models import model_of
 
 TINY = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
@@ -35,13 +35,11 @@ def opset_11_model() -> onnx.ModelProto:
 
 @pytest.mark.examples(1)
 @pytest.mark.parametrize("scheme", ["torch", "onnx", "old onnx"])
-def test_low_precision_is_close_to_float32(scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copy(Path(__file__).parents[2] / "tiny_networks.py", tmp_path / "tiny.py")
-    monkeypatch.chdir(tmp_path)
+def test_low_precision_is_close_to_float32(scheme: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = TINY if scheme == "torch" else ModelSpec("net", "onnx:net.onnx", {})
     samples = [[np.random.default_rng(seed).standard_normal((1, 3, 16, 16), dtype=np.float32)] for seed in range(3)]
     if scheme == "onnx":
-        export_onnx(make_network(TINY), (torch.from_numpy(samples[0][0]),), tmp_path / "net.onnx")
+        export_onnx(make_network(TINY), (torch.from_numpy(samples[0][0]),), project / "net.onnx")
     if scheme == "old onnx":
         onnx.save(opset_11_model(), "net.onnx")
     if scheme != "torch":

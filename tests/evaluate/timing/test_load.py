@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -27,6 +25,7 @@ from anole.evaluate.timing.load import LOAD_SCHEDULE, load_latency, log_load, ru
 from anole.evaluate.timing.turns import TurnSchedule
 
 from ...tiny_builds import HOME, run_python
+from ...waiting import becomes_true, has_ended
 
 SCHEDULE = TurnSchedule(max_rounds=2, min_burst_s=0.0, pause_s=0.0, min_runs=3)
 
@@ -119,27 +118,12 @@ with run_busy_processes(2) as ids:
 """
 
 
-def within(seconds: float, holds: Callable[[], bool]) -> bool:
-    """Whether a condition becomes true within some seconds."""
-    end_s = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > end_s:
-            return False
-        time.sleep(0.01)
-    return True
-
-
-def is_gone(process: int) -> bool:
-    """Whether a process has ended, even if its parent has not waited for it."""
-    return not psutil.pid_exists(process) or psutil.Process(process).status() == psutil.STATUS_ZOMBIE
-
-
 @pytest.mark.parametrize("count", [0, 2])
 def test_processes_are_busy_until_the_block_ends(count: int) -> None:
     with pytest.raises(KeyError), run_busy_processes(count) as ids:
         assert len(set(ids)) == count
         for process in ids:
-            assert within(10, lambda process=process: psutil.Process(process).cpu_times().user > 0.05)
+            assert becomes_true(lambda process=process: psutil.Process(process).cpu_times().user > 0.05)
             assert os.getpriority(os.PRIO_PROCESS, process) == os.getpriority(os.PRIO_PROCESS, 0)
             assert os.sched_getaffinity(process) == os.sched_getaffinity(0)
         raise KeyError
@@ -152,13 +136,13 @@ def test_busy_processes_do_not_outlive_a_killed_parent(how: signal.Signals) -> N
     with subprocess.Popen([sys.executable, "-c", HOST], stdout=subprocess.PIPE, env=environment) as parent:
         assert parent.stdout is not None
         ids = list(map(int, parent.stdout.readline().split()))
-        assert len(ids) == 2 and not any(map(is_gone, ids))
+        assert len(ids) == 2 and not any(map(has_ended, ids))
         parent.send_signal(how)
-    assert within(10, lambda: all(map(is_gone, ids)))
+    assert becomes_true(lambda: all(map(has_ended, ids)))
 
 
 def test_a_busy_process_that_ends_too_early_is_an_error() -> None:
     with pytest.raises(AnoleError, match="a busy process ended before"), run_busy_processes(2) as ids:
         os.kill(ids[1], signal.SIGKILL)
         # The main thread ends before the others, and the process only with all threads.
-        assert within(10, lambda: os.waitid(os.P_PID, ids[1], os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None)
+        assert becomes_true(lambda: os.waitid(os.P_PID, ids[1], os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None)

@@ -6,28 +6,27 @@ import html
 import json
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from anole.__main__ import main
 from anole.errors import StoreError
 from anole.report.cookbook import Recipe, column_text, cookbook, read_descriptions, read_recipes
 from anole.report.explore import server
 from anole.report.explore.metadata import DASHBOARD
 from anole.report.explore.server import ExploreError, explore, serving
 
+from ...measure.servers import free_port
 from ...record_project import LOADS, Project
+from ...terminal import anole
 
 pytest.importorskip("datasette", reason="datasette is not installed (the extra `explore`)")
 pytest.importorskip("datasette_dashboards", reason="datasette-dashboards is not installed (the extra `explore`)")
@@ -54,9 +53,7 @@ class RunningServer:
 @contextmanager
 def run_server(*command: str) -> Iterator[tuple[RunningServer, subprocess.Popen[bytes]]]:
     """Run a server on a free port until it exits or the block ends."""
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     arguments = [*command, "--port", str(port)]
     with TemporaryFile("w+") as log, subprocess.Popen(arguments, stderr=log, stdout=log) as process:
         found = RunningServer(f"http://127.0.0.1:{port}")
@@ -190,7 +187,7 @@ def test_missing_datasette_is_reported_with_how_to_install_it(
     project_database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "find_spec", lambda name: None)
-    result = CliRunner().invoke(main, ["explore", "--database", str(project_database)])
+    result = anole("explore", "--database", project_database)
     assert result.exit_code == 2
     assert result.stderr == (
         "anole: datasette is not installed; run `pip install 'anole[explore]'`, or `make explore` in a checkout\n"

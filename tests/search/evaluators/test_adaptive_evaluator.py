@@ -1,7 +1,5 @@
 """The adaptive evaluator, on kernels with known latencies."""
 
-from __future__ import annotations
-
 import itertools
 import statistics
 

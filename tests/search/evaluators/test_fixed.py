@@ -1,7 +1,5 @@
 """The fixed evaluator, on known costs."""
 
-from __future__ import annotations
-
 import statistics
 
 import pytest

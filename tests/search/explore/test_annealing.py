@@ -1,7 +1,5 @@
 """Simulated annealing: its moves, its state and its results."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

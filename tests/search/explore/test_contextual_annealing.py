@@ -1,7 +1,5 @@
 """Contextual annealing: the same walk as annealing, with a random share that follows the surrogate's uncertainty."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The frontier, compared with a sort of all visited configs."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st

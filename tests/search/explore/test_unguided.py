@@ -1,7 +1,5 @@
 """Searches without learning: at random, by merit, of all configs, or around the fastest ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Adaptive sampling: the knee, the representative of a cluster, and its replacement."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -18,7 +16,11 @@ from ...examples import examples
 from ..conftest import choose, history_of, space_of
 
 REPRESENTATIVES = ("centroid", "nearest", "best")
-SYNTHESES = ("mode", "cluster", "nearest")
+SAMPLERS = st.builds(
+    AdaptiveSampler,
+    representative=st.sampled_from(REPRESENTATIVES),
+    synthesis=st.sampled_from(["mode", "cluster", "nearest"]),
+)
 
 
 def blobs(n_blobs, seed, n_each=40, n_knobs=6):
@@ -79,39 +81,31 @@ def test_clusters_do_not_depend_on_the_number_of_threads():
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    representative=st.sampled_from(REPRESENTATIVES),
-    synthesis=st.sampled_from(SYNTHESES),
+    sampler=SAMPLERS,
     n_measured=st.integers(0, 300),
     n_candidates=st.integers(1, 120),
     n=st.integers(1, 40),
     seed=st.integers(0, 99),
 )
-def test_one_valid_new_config_for_every_cluster(bowl, representative, synthesis, n_measured, n_candidates, n, seed):
+def test_one_valid_new_config_for_every_cluster(bowl, sampler, n_measured, n_candidates, n, seed):
     history = bowl.history(n_measured)
     space = history.space
     vectors = space.sample(n_candidates, np.random.default_rng(seed), exclude=history.visited)
-    sampler = AdaptiveSampler(representative=representative, synthesis=synthesis)
     found = choose(sampler, Candidates(vectors, np.linspace(1, 0, n_candidates)), history, n, seed)
     indices = space.indices(found)
     assert min(8, n, n_candidates) <= len(found) <= min(n, n_candidates)
     assert found.dtype == np.int64 and space.valid(found).all()
     assert len(np.unique(indices)) == len(indices) and not np.isin(indices, history.visited).any()
-    if representative != "centroid" and synthesis == "nearest":
+    if sampler.representative != "centroid" and sampler.synthesis == "nearest":
         assert np.isin(indices, space.indices(vectors)).all()
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    representative=st.sampled_from(REPRESENTATIVES),
-    synthesis=st.sampled_from(SYNTHESES),
-    n_measured=st.integers(0, 7),
-    seed=st.integers(0, 99),
-)
-def test_a_small_space_is_chosen_completely(formula, representative, synthesis, n_measured, seed):
+@given(sampler=SAMPLERS, n_measured=st.integers(0, 7), seed=st.integers(0, 99))
+def test_a_small_space_is_chosen_completely(formula, sampler, n_measured, seed):
     small = formula("handful")
     history = small.history(n_measured, seed)
     free = small.space.sample(12, np.random.default_rng(seed), exclude=history.visited)
-    sampler = AdaptiveSampler(representative=representative, synthesis=synthesis)
     assert sorted(pick(sampler, history, free, seed=seed)) == sorted(free.tolist())
 
 

@@ -1,7 +1,5 @@
 """Confidence sampling: the sampled configs, the rejected ones, and their replacements."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Greedy samplers: epsilon, diversity and order."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sample synthesis: the most probable valid configs, in order."""
 
-from __future__ import annotations
-
 import itertools
 from math import prod
 

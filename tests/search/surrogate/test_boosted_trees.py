@@ -1,7 +1,5 @@
 """Boosted trees: the metric that stops them, and both objectives."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The random forest: its predictions, its spread, and expected improvement."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

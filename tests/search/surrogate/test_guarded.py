@@ -1,7 +1,5 @@
 """Surrogates whose model fails: the search continues without it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Merit trees: they correct a merit that is a speed, and leave a space without merit to a Gaussian process."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Access counts by passages match counts by instruction, and the work of a convolution."""
 
-from __future__ import annotations
-
 from math import prod
 
 import numpy as np

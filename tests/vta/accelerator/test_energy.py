@@ -1,7 +1,5 @@
 """Energies and areas of an accelerator's parts, from CACTI and Aladdin."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

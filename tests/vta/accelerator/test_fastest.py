@@ -1,7 +1,5 @@
 """The fastest program on each accelerator, against an exhaustive loop."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pareto fronts and knees, against definitions over every pair."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Quantized values, how steps pass them on, and the integer reference against plain loops."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Layers and poolings on the simulated hardware are bit-equal to the integer reference."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

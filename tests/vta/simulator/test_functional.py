@@ -1,7 +1,5 @@
 """The functional simulator: results of single instructions, and errors for invalid programs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """The read channel: plans match a cycle-by-cycle simulation, and later reads change them."""
 
-from __future__ import annotations
-
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Fast-forwarded cycle counts, against those of complete simulations."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

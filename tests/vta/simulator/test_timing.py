@@ -1,7 +1,5 @@
 """The timing simulator against recordings of the generated hardware."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from statistics import median

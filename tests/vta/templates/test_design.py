@@ -1,7 +1,5 @@
 """DCOC's design space: the meaning of configs, and that all valid ones can run."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Repeated passages equal passages that are written again at other addresses."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 import numpy as np

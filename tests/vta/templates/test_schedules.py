@@ -1,24 +1,22 @@
 """The commands `anole vta cycles` and `anole vta trace`, and their errors."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from anole.__main__ import main
 from anole.errors import TargetError
 from anole_vta.geometry import DEFAULT, Geometry, Memory
 from anole_vta.templates.schedules import parse_shape
+
+from ...terminal import anole
 
 DATA = Path(__file__).parents[1] / "data"
 SCHEDULES, STREAM = DATA / "conv2d_rtl_cycles.json", DATA / "stream_conv14_64_32_k1_t7x14_ci4_co2.json"
 
 
 def run(*arguments):
-    return CliRunner().invoke(main, ["vta", *map(str, arguments)])
+    return anole("vta", *arguments)
 
 
 def test_cycles_prints_the_same_rows():

@@ -1,7 +1,5 @@
 """The action mask: steps of a knob that later knobs can complete to a valid config."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The PPO explorer: the configs it finds, its log, and its state between searches."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

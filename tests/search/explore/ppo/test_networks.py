@@ -1,7 +1,5 @@
 """The policy and value networks: their shapes, shared layers and initial weights."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

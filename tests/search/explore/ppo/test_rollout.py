@@ -1,7 +1,5 @@
 """Rollouts: valid steps of all knobs, the ends of episodes, and advantages."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The PPO update: its batches, its losses, its on-policy first step, and that it learns."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

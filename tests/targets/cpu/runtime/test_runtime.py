@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +24,7 @@ from anole.targets.cpu import runtime
 from anole.targets.cpu.runtime import compile_runtime
 
 from ....examples import examples
+from ....waiting import becomes_true
 
 HERE = Path(__file__).parent
 SOURCES = Path(runtime.__file__).parent
@@ -70,14 +71,6 @@ def visits(
     counts = np.zeros(extent * max(nested, 1), np.int32)
     assert loops.run(extent, counts.ctypes.data, chunks, nested, slow_us, -1) == 0
     return counts
-
-
-def becomes_true(condition: Callable[[], bool]) -> bool:
-    """Whether a condition becomes true within seconds: threads take a moment to start or end."""
-    ends_s = time.monotonic() + 10
-    while not condition() and time.monotonic() < ends_s:
-        time.sleep(0.001)
-    return condition()
 
 
 def workers() -> int:
