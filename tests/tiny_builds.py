@@ -26,6 +26,7 @@ RANGED = {
         "norm_last": {"x": [4, _TOKENS, 32]},
         "masked": {"x": [_N, _TOKENS, 32], "mask": [_N, _TOKENS]},
         "pooled": {"x": {"shape": [_N, _TOKENS], "dtype": "int64"}},
+        "windowed": {"x": [_N, _TOKENS, 32]},
         "reduced": {"x": [_N, 4, _TOKENS]},
         "listened": {"x": [_N, _TOKENS, 24]},
     }.items()

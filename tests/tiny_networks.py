@@ -313,6 +313,16 @@ class Attended(nn.Module):
         return weights @ x + torch.sigmoid(x.transpose(1, 2) @ x).sum(1, keepdim=True) / 32
 
 
+class Windowed(nn.Module):
+    """Attention within the parts of each token, and then among all tokens and a copy of the first one."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = x.reshape(-1, 4, 8)
+        tokens = nn.functional.scaled_dot_product_attention(parts, parts, parts).reshape(x.shape)
+        tokens = torch.cat([tokens[:, :1], tokens], 1)
+        return nn.functional.scaled_dot_product_attention(tokens, tokens, tokens)
+
+
 class Reduced(nn.Module):
     """Reductions along an axis of variable extent."""
 
@@ -367,5 +377,6 @@ data_dependent = DataDependent
 masked = Masked
 pooled = Pooled
 attended = Attended
+windowed = Windowed
 reduced = Reduced
 listened = Listened

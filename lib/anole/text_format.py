@@ -46,11 +46,6 @@ def percent(share: float | None) -> str:
     return NONE if share is None else f"{100 * share:.1f} %"
 
 
-def megabytes(size_bytes: float | None) -> str:
-    """Format bytes as MB, without the unit."""
-    return significant(None if size_bytes is None else size_bytes / 1e6)
-
-
 def pluralize(count: int, noun: str) -> str:
     """Format a count and its noun, which is pluralized unless the count is 1."""
     ending = "" if count == 1 else "es" if noun.endswith(("s", "ch")) else "s"

@@ -106,8 +106,8 @@ def test_unaligned_and_read_only_arrays_are_accepted(detailed):
 def test_state_is_kept_between_calls_until_it_is_reset(detailed, tmp_path):
     torch.manual_seed(0)
     network, tokens = Cached().eval(), torch.randn(6, 2, 4)
-    samples = {"keys": tokens.numpy()}
-    fast = anole.compile(network, tokens[0], project=detailed.project, samples=samples, progress=False)
+    options = {"samples": {"keys": tokens.numpy()}, "project": detailed.project, "progress": False}
+    fast = anole.compile(network, tokens[0], **options)
     assert network.n_tokens == 0  # compiling changes nothing
     fast.save(tmp_path / "saved")
     loaded = anole.load(tmp_path / "saved")

@@ -171,12 +171,9 @@ class _Legalizer:
         return self._packed[key]
 
 
-def _with_symbolic_extents(workload: Workload, data_ty: Any, result_ty: Any) -> Workload:
-    """Replace a workload's varying extents by the symbolic extents of its tensors."""
-    extents = {"batch": result_ty.shape[0]}
-    if isinstance(workload, BatchMatmul):
-        extents |= {"rows": result_ty.shape[1], "columns": result_ty.shape[2], "inner": data_ty.shape[2]}
-    return replace(workload, **{name: ext for name, ext in extents.items() if not isinstance(ext, tirx.IntImm)})
+def _with_extents(workload: Workload, **extents: Any) -> Workload:
+    """Replace a workload's extents by those that are symbolic."""
+    return replace(workload, **{name: extent for name, extent in extents.items() if not is_static(extent)})
 
 
 def _definition(choice: Choice, workload: Workload, types: Sequence[Any], symbols: Sequence[tirx.Var]) -> tirx.PrimFunc:
@@ -185,7 +182,10 @@ def _definition(choice: Choice, workload: Workload, types: Sequence[Any], symbol
     (data_ty, packed_ty, result_ty), original_values = with_opaque_types(types)
     data = te.placeholder(list(data_ty.shape), data_ty.dtype, name="data")
     packed = te.placeholder(list(packed_ty.shape), packed_ty.dtype, name="packed")
-    result = choice.template.compute(_with_symbolic_extents(workload, data_ty, result_ty), choice.config, data, packed)
+    extents = {"batch": result_ty.shape[0]}
+    if isinstance(workload, BatchMatmul):
+        extents |= {"rows": result_ty.shape[1], "columns": result_ty.shape[2], "inner": data_ty.shape[2]}
+    result = choice.template.compute(_with_extents(workload, **extents), choice.config, data, packed)
     func = _with_workload(te.create_prim_func([data, packed, *symbols, result], "int64"), workload)
     return with_values(func, original_values).with_attr("op_pattern", int(Pattern.ANCHOR))
 
@@ -195,14 +195,14 @@ def _attention(
     call: ir.Call,
     params: Sequence[te.Tensor | tirx.Var],
     operands: Sequence[te.Tensor],
+    shape: Sequence[Any],
 ) -> tirx.PrimFunc:
     """Create the function of attention; nothing is fused with it."""
     workload = workload_of(call)
     assert isinstance(workload, Attention)
     choice, (batch, rows, _), (_, n_keys, _) = choices[workload], *(operand.shape for operand in operands[:2])
-    extents = {"batch": batch, "rows": rows, "keys": n_keys}
-    varying = {name: extent for name, extent in extents.items() if not is_static(extent)}
-    result = permute(call, choice.template.compute(replace(workload, **varying), choice.config, *operands))
+    symbolic = _with_extents(workload, batch=batch, rows=rows, keys=n_keys)
+    result = permute(call, choice.template.compute(symbolic, choice.config, *operands), shape)
     func = _with_workload(te.create_prim_func([*params, result], "int64"), workload)
     return func.with_attr("op_pattern", int(Pattern.OPAQUE))
 

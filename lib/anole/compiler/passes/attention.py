@@ -14,12 +14,13 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.passes.attention import ATTENTION
 from anole.ir.mutators import operator_of, permuted_axes, resolve, rewrite, symbolic_extents, value_of
-from anole.ir.symbols import all_static, is_static, unbound_symbols
+from anole.ir.nodes import with_values
+from anole.ir.symbols import all_static, is_static, unbound_symbols, with_opaque_types
 from anole.targets.shared.anchor import AXES, is_same_extent
 
 Index = tuple[Any, ...]
-Define = Callable[[ir.Call, Sequence[te.Tensor | tirx.Var], Sequence[te.Tensor]], tirx.PrimFunc]
-"""Makes the function of a call, given its parameters and its operands, each with one batch axis."""
+Define = Callable[[ir.Call, Sequence[te.Tensor | tirx.Var], Sequence[te.Tensor], Sequence[Any]], tirx.PrimFunc]
+"""Makes the function of a call, given its parameters, operands, each with one batch axis, and the result's shape."""
 
 
 def lower_attention(module: tvm.IRModule, define: Define) -> tvm.IRModule:
@@ -55,13 +56,22 @@ class _Lowerer(PyExprMutator):  # type: ignore[misc]
         queries, keys, values, _, _, *addends = call.args
         views = [self._view(operand) for operand in (queries, keys, values, *addends)]
         sources = list(dict.fromkeys(view.source for view in views))
+        # With computed extents, TVM could not prove that the loops over operands and over the result agree.
+        exprs = (*sources, queries, keys, values, *addends, call)
+        types, original_values = with_opaque_types([expr.ty for expr in exprs])
+        *shapes, result_shape = ([int(n) if is_static(n) else n for n in ty.shape] for ty in types)
         placeholders = {
-            source: te.placeholder(symbolic_extents(source), "float32", name="source") for source in sources
+            source: te.placeholder(shape, "float32", name="source")
+            for source, shape in zip(sources, shapes, strict=False)
         }
-        operands = [_read(view, placeholders[view.source]) for view in views]
+        operands = [
+            _read(view, shape, placeholders[view.source])
+            for view, shape in zip(views, shapes[len(sources) :], strict=True)
+        ]
         # Symbols that appear only inside expressions must be passed as arguments.
         symbols = unbound_symbols([*(source.ty for source in sources), call.ty])
-        func = self.function_of(call, [*placeholders.values(), *symbols], operands)
+        func = self.function_of(call, [*placeholders.values(), *symbols], operands, result_shape)
+        func = with_values(func, original_values)
         return relax.call_tir(self.builder_.add_func(func, "attention"), [*sources, *symbols], call.ty)
 
     def _view(self, expr: ir.Expr) -> _View:
@@ -75,9 +85,9 @@ class _Lowerer(PyExprMutator):  # type: ignore[misc]
         return _View(outer.source, inner.shape, lambda at: outer.index(inner.index(at)), outer.scale * inner.scale)
 
 
-def _read(view: _View, source: te.Tensor) -> te.Tensor:
-    """Return a view as a tensor with one batch axis."""
-    *batch, rows, columns = view.shape
+def _read(view: _View, shape: Sequence[Any], source: te.Tensor) -> te.Tensor:
+    """Return a view with a shape as a tensor with one batch axis."""
+    *batch, rows, columns = shape
 
     def element(b: Any, y: Any, x: Any) -> Any:
         analyzer = sym.Analyzer()
@@ -90,9 +100,9 @@ def _read(view: _View, source: te.Tensor) -> te.Tensor:
     return te.compute((prod(batch), rows, columns), element, name="view")
 
 
-def permute(call: ir.Call, result: te.Tensor) -> te.Tensor:
+def permute(call: ir.Call, result: te.Tensor, shape: Sequence[Any]) -> te.Tensor:
     """Permute the axes of a result, (batch, rows, columns), as a call says; its batch may have several axes."""
-    axes, shape = [int(axis) for axis in call.args[3].values], symbolic_extents(call)
+    axes = [int(axis) for axis in call.args[3].values]
     batch = [shape[axes.index(axis)] for axis in range(len(axes) - 2)]
 
     def element(*at: Any) -> Any:
