@@ -319,6 +319,7 @@ class Windowed(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         parts = x.reshape(-1, 4, 8)
         tokens = nn.functional.scaled_dot_product_attention(parts, parts, parts).reshape(x.shape)
+        tokens = tokens[torch.arange(x.shape[0])[:, None], torch.arange(x.shape[1])]
         tokens = torch.cat([tokens[:, :1], tokens], 1)
         return nn.functional.scaled_dot_product_attention(tokens, tokens, tokens)
 

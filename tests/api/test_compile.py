@@ -47,30 +47,20 @@ def detailed(tmp_path_factory):
 
 
 class Cached(torch.nn.Module):
-    """A network that keeps the keys of all tokens, their number and, in a submodule, a moving average."""
+    """A network that keeps the keys of all tokens, their number and, assigned to a layer, a moving average."""
 
     def __init__(self):
         super().__init__()
         self.register_buffer("keys", torch.zeros(2, 6, 4))
         self.register_buffer("n_tokens", torch.zeros(1, dtype=torch.int64))
-        self.project, self.average = torch.nn.Linear(4, 4), Average()
+        self.project = torch.nn.Linear(4, 4)
+        self.project.register_buffer("average", torch.zeros(()))
 
     def forward(self, keys):  # an input with the name of a buffer
         self.keys.index_copy_(1, self.n_tokens, self.project(keys).reshape(2, 1, 4))
         self.n_tokens += 1
-        return {"scores": (self.keys @ keys.reshape(2, 4, 1)).tanh(), "average": self.average(keys)}
-
-
-class Average(torch.nn.Module):
-    """A moving average that is assigned, which `torch.export` does not see in a submodule."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("value", torch.zeros(()))
-
-    def forward(self, x):
-        self.value = 0.75 * self.value + x.mean()
-        return self.value
+        self.project.average = 0.75 * self.project.average + keys.mean()
+        return {"scores": (self.keys @ keys.reshape(2, 4, 1)).tanh(), "average": self.project.average}
 
 
 def assert_close(actual, expected):

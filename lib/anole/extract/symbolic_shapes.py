@@ -247,6 +247,12 @@ class _Joiner:
         if all(np.array_equal(value, values[0], equal_nan=value.dtype.kind == "f") for value in values):
             return first
         largest = values[-1]
+        if all(np.array_equal(value.flatten(), np.arange(value.size)) for value in values):
+            # Positions, such as those that torch computes for an index of each axis.
+            extents = _zip_equal([value.shape for value in values])
+            shape = [self._fit([tirx.IntImm("int64", extent) for extent in each]) for each in extents]
+            positions = self._builder.emit(relax.op.arange(0, reduce(mul, shape), 1, str(largest.dtype)))
+            return relax.op.reshape(positions, shape)
         for value in values:
             part = largest[tuple(slice(size) for size in value.shape)] if value.ndim == largest.ndim else None
             if part is None or not np.array_equal(part, value, equal_nan=value.dtype.kind == "f"):
