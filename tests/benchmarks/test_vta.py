@@ -65,7 +65,7 @@ def test_a_table_of_other_programs_is_refused(tiny, monkeypatch):
 def test_simulated_configs_are_still_in_their_space(name):
     table = load(f"vta_constrained/{name}")
     layer = {tables.buffer_table_path(each).name: each for each in tables.LAYERS}[f"{name}.csv.xz"]
-    assert len(table.latencies_s) >= 100_000
+    assert len(table.latencies_s) >= 75_000
     for vector in table.space.vectors(table.space.all_valid_indices[:: len(table.latencies_s) // 5]):
         config = table.space.config(vector)
         (measured,) = table.measure([config])

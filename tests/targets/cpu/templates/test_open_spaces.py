@@ -80,6 +80,7 @@ def test_many_more_open_configs_are_correct(workload: Workload, seed: int) -> No
         (Conv2d(1, 9, 7, 4, 64, (3, 3), padding=SAME, groups=2), {"tile_y": [3, 1, 4], "tile_x": [2, 4]}),
         (Dense(5, 12, 20), {"tile_y": [2, 1, 4], "tile_x": [3, 1, 8]}),
         (BatchMatmul(2, 5, 12, 20, transpose_right=True), {"tile_y": [2, 2, 2], "tile_x": [2, 2, 8]}),
+        (BatchMatmul(1, 1, 1, 50), {"tile_x": [7, 8, 1], "pack_at": "tile"}),
     ],
     ids=lambda value: value.label if isinstance(value, Workload) else "",
 )

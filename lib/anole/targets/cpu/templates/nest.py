@@ -194,6 +194,8 @@ def _place_copy(sch: s_tir.Schedule, block: SBlockRV, loop: LoopRV | None, lanes
     if loop is not None:
         sch.compute_at(block, loop)
     last = sch.get_loops(block)[-1]
+    if loop is not None and sch.get(last).same_as(sch.get(loop)):
+        return  # it copies a single element
     extent = sch.get(last).extent
     widths = (2 * lanes, lanes, lanes // 2) if lanes and isinstance(extent, tirx.IntImm) else ()
     if width := next((width for width in widths if int(extent) % width == 0), None):
