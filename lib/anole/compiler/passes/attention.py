@@ -41,7 +41,6 @@ class _View:
     """
 
     source: ir.Expr
-    shape: Sequence[int]
     index: Callable[[Index], Index] = lambda at: at
     scale: float = 1.0
 
@@ -58,8 +57,8 @@ class _Lowerer(PyExprMutator):  # type: ignore[misc]
         sources = list(dict.fromkeys(view.source for view in views))
         # With computed extents, TVM could not prove that the loops over operands and over the result agree.
         exprs = (*sources, queries, keys, values, *addends, call)
-        types, original_values = with_opaque_types([expr.ty for expr in exprs])
-        *shapes, result_shape = ([int(n) if is_static(n) else n for n in ty.shape] for ty in types)
+        types, originals = with_opaque_types([expr.ty for expr in exprs])
+        *shapes, out_shape = (list(ty.shape) for ty in types)
         placeholders = {
             source: te.placeholder(shape, "float32", name="source")
             for source, shape in zip(sources, shapes, strict=False)
@@ -70,8 +69,7 @@ class _Lowerer(PyExprMutator):  # type: ignore[misc]
         ]
         # Symbols that appear only inside expressions must be passed as arguments.
         symbols = unbound_symbols([*(source.ty for source in sources), call.ty])
-        func = self.function_of(call, [*placeholders.values(), *symbols], operands, result_shape)
-        func = with_values(func, original_values)
+        func = with_values(self.function_of(call, [*placeholders.values(), *symbols], operands, out_shape), originals)
         return relax.call_tir(self.builder_.add_func(func, "attention"), [*sources, *symbols], call.ty)
 
     def _view(self, expr: ir.Expr) -> _View:
@@ -80,9 +78,9 @@ class _Lowerer(PyExprMutator):  # type: ignore[misc]
         step = _SOURCES.get(operator_of(value))
         inner = None if step is None or value is None else step(value)
         if inner is None:
-            return _View(expr, symbolic_extents(expr))
+            return _View(expr)
         outer = self._view(inner.source)
-        return _View(outer.source, inner.shape, lambda at: outer.index(inner.index(at)), outer.scale * inner.scale)
+        return _View(outer.source, lambda at: outer.index(inner.index(at)), outer.scale * inner.scale)
 
 
 def _read(view: _View, shape: Sequence[Any], source: te.Tensor) -> te.Tensor:
@@ -137,7 +135,7 @@ def _reshaped(call: ir.Call) -> _View | None:
         moved = _unflatten(_flatten(at[middle], shape[middle]), rest) if rest else ()
         return (*at[:first], *moved, *at[len(shape) - last :])
 
-    return _View(source, shape, index)
+    return _View(source, index)
 
 
 def _n_same(left: Sequence[Any], right: Sequence[Any]) -> int:
@@ -147,9 +145,7 @@ def _n_same(left: Sequence[Any], right: Sequence[Any]) -> int:
 
 def _permuted(call: ir.Call) -> _View:
     axes = permuted_axes(call)
-    return _View(
-        call.args[0], symbolic_extents(call), lambda at: tuple(at[axes.index(axis)] for axis in range(len(axes)))
-    )
+    return _View(call.args[0], lambda at: tuple(at[axes.index(axis)] for axis in range(len(axes))))
 
 
 def _broadcast(call: ir.Call) -> _View:
@@ -159,7 +155,7 @@ def _broadcast(call: ir.Call) -> _View:
         inner = zip(at[len(at) - len(shape) :], shape, strict=True)
         return tuple(0 if is_static(extent) and extent == 1 else i for i, extent in inner)
 
-    return _View(call.args[0], symbolic_extents(call), index)
+    return _View(call.args[0], index)
 
 
 def _sliced(call: ir.Call) -> _View | None:
@@ -175,20 +171,15 @@ def _sliced(call: ir.Call) -> _View | None:
         steps[at] = int(strides[0].fields[position].value) if strides else 1
     if min(steps) < 1:
         return None
-    return _View(
-        source, symbolic_extents(call), lambda at: tuple(a + i * s for a, i, s in zip(starts, at, steps, strict=True))
-    )
+    return _View(source, lambda at: tuple(a + i * s for a, i, s in zip(starts, at, steps, strict=True)))
 
 
 def _scaled(call: ir.Call) -> _View | None:
     source, factor = call.args[0], value_of(call.args[1])
-    if (
-        factor is None
-        or factor.size != 1
-        or _n_same(symbolic_extents(source), shape := symbolic_extents(call)) < len(shape)
-    ):
+    shapes = symbolic_extents(source), symbolic_extents(call)
+    if factor is None or factor.size != 1 or _n_same(*shapes) < len(call.ty.shape):
         return None
-    return _View(source, shape, scale=float(factor.item()))
+    return _View(source, scale=float(factor.item()))
 
 
 _SOURCES: dict[str, Callable[[ir.Call], _View | None]] = {

@@ -157,14 +157,14 @@ class _Matcher:
         """Whether the shapes fit, and no product is a dense layer, which packs its weights in advance."""
         scores = self.values[parts.scores]
         queries, keys = operands_of(scores)
-        ranks = [len(_shape(operand)) for operand in (queries, keys, parts.values)]
+        ranks = [len(operand.ty.shape) for operand in (queries, keys, parts.values)]
+        batch = symbolic_extents(scores)[:-2]
         return (
             not any(isinstance(operand, ir.GenericConst) for operand in (keys, parts.values))
             and min(ranks) >= 2
             and max(ranks[:2]) == ranks[0]
             and ranks[2] <= len(parts.outer) + 2
-            and len({format_extent(simplify(prod(batch))) for batch in (parts.batch, symbolic_extents(scores)[:-2])})
-            == 1
+            and format_extent(simplify(prod(parts.batch))) == format_extent(simplify(prod(batch)))
             and len(parts.addends) <= MAX_ADDENDS
         )
 

@@ -193,7 +193,7 @@ class _Nest:
         parts, chunks, *tile_rows = self.tile_y
         if is_static(sch.get(row).extent):
             part, chunk, row = sch.split(row, [None, chunks, prod(tile_rows)])
-        else:
+        else:  # each part gets chunks in turn, as many as there are
             chunk, part, row = sch.split(row, [None, parts, prod(tile_rows)])
         sch.reorder(*batch, part, chunk)
         tile = self._tile(row, column, outer=(*batch, part, chunk))
