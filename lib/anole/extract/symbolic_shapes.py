@@ -24,7 +24,7 @@ from anole.errors import ExtractError
 from anole.extract.imported import Imported
 from anole.ir.mutators import bindings, operator_of, value_of
 from anole.ir.ranges import SizeRange
-from anole.ir.symbols import all_static, format_extent, size_hint, symbol_names, symbol_of, varying_texts
+from anole.ir.symbols import all_static, format_extent, is_static, size_hint, symbol_names, symbol_of, varying_texts
 from anole.targets.shared.recurrence import recurrence_of
 from anole.targets.shared.recurrent_kernel import recurrent_kernel
 
@@ -247,21 +247,19 @@ class _Joiner:
         if all(np.array_equal(value, values[0], equal_nan=value.dtype.kind == "f") for value in values):
             return first
         largest = values[-1]
+        types = [relax.TensorType(value.shape, str(value.dtype)) for value in values]
+        shape = list(self._merge_types(types).shape)
+        parts = [largest[tuple(slice(size) for size in value.shape)] for value in values]
+        if all(np.array_equal(*pair, equal_nan=largest.dtype.kind == "f") for pair in zip(parts, values, strict=True)):
+            ends = {axis: extent for axis, extent in enumerate(shape) if not is_static(extent)}
+            constant = self._builder.emit(relax.const(largest, str(largest.dtype)))
+            return relax.op.strided_slice(constant, list(ends), [0] * len(ends), [*ends.values()], assume_inbound=True)
         if all(np.array_equal(value.flatten(), np.arange(value.size)) for value in values):
-            # Positions, such as those that torch computes for an index of each axis.
-            extents = _zip_equal([value.shape for value in values])
-            shape = [self._fit([tirx.IntImm("int64", extent) for extent in each]) for each in extents]
+            # The position of each element, which torch computes from the indices of several axes.
             positions = self._builder.emit(relax.op.arange(0, reduce(mul, shape), 1, str(largest.dtype)))
             return relax.op.reshape(positions, shape)
-        for value in values:
-            part = largest[tuple(slice(size) for size in value.shape)] if value.ndim == largest.ndim else None
-            if part is None or not np.array_equal(part, value, equal_nan=value.dtype.kind == "f"):
-                shapes = ", ".join(str(list(array.shape)) for array in (values[0], largest))
-                raise ShapeDependentGraph(f"it computes with constants of shapes {shapes}, which depend on the size")
-        axes = [axis for axis in range(largest.ndim) if len({value.shape[axis] for value in values}) > 1]
-        ends = [self._fit([tirx.IntImm("int64", value.shape[axis]) for value in values]) for axis in axes]
-        constant = self._builder.emit(relax.const(largest, str(largest.dtype)))
-        return relax.op.strided_slice(constant, axes, [0] * len(axes), ends, assume_inbound=True)
+        shapes = ", ".join(str(list(array.shape)) for array in (values[0], largest))
+        raise ShapeDependentGraph(f"it computes with constants of shapes {shapes}, which depend on the size")
 
 
 def _zip_equal(parts: Any) -> list[tuple[Any, ...]]:
