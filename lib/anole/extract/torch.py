@@ -7,7 +7,7 @@ import io
 import linecache
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stderr
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
@@ -55,7 +55,8 @@ def import_torch(model: ModelSpec, random_weights: bool = False) -> Imported:
         ):
             program = _trace(network, binding, arguments)
     if next(network.buffers(), None) is not None:
-        state = run_on_copies(network, *binding.arguments([value.clone() for value in arguments.values()]))[1]
+        with _running(model, arguments):
+            _, state = run_on_copies(network, *binding.arguments([value.clone() for value in arguments.values()]))
         if state:
             _check_state(model, sorted(state), make_network(model, random_weights))
     # The program's inputs are in the order in which torch flattens the arguments.
@@ -246,12 +247,19 @@ def run_network(
     Raises:
         ExtractError: the network does not accept the inputs, or returns no tensors.
     """
+    with _running(model, arguments):
+        return _tensors(model, bind(model, network).call(network, list(arguments.values())))
+
+
+@contextmanager
+def _running(model: ModelSpec, arguments: dict[str, torch.Tensor]) -> Iterator[None]:
+    """Raise ExtractError for a failure of a network that runs on these inputs."""
     shapes = ", ".join(f"{name}: {list(value.shape)}" for name, value in arguments.items())
     failure = convert_to_extract_error(
         f"model {model.name}: does not run on inputs {{{shapes}}}", *_MODEL_ERRORS, line=0, more=_failure_hint
     )
     with failure, step("running the network"), torch.no_grad():
-        return _tensors(model, bind(model, network).call(network, list(arguments.values())))
+        yield
 
 
 def run_on_copies(
@@ -265,8 +273,7 @@ def run_on_copies(
     buffers = dict(module.named_buffers())
     copies = {name: buffer.clone() for name, buffer in buffers.items()}
     after = dict(copies)
-    with torch.no_grad():
-        result = torch.func.functional_call(module, after, tuple(args), kwargs)
+    result = torch.func.functional_call(module, after, tuple(args), kwargs)
     return result, {name: buffers[name] for name, copy in copies.items() if after[name] is not copy or copy._version}
 
 
