@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """Delete Kubernetes Jobs with their pods."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -193,6 +193,7 @@ def test_a_tuned_build_is_evaluated_on_own_samples(detailed):
     [
         ({"picture": torch.zeros(5, 1, 3, 9, 9)}, r"samples\.image: missing; found picture"),
         ({"image": torch.zeros(5, 3, 9, 9)}, r"\(5, 3, 9, 9\); needed .* \(samples, 1, 3, 9, 9\)"),
+        ({"image": torch.zeros(())}, r"samples\.image: found shape \(\)"),
         ({"image": torch.zeros(0, 1, 3, 9, 9)}, r"samples\.image: found shape \(0, "),
         ({"image": torch.zeros(5, 2, 3, 9, 9)}, r"samples\.image: found shape \(5, 2, "),
     ],
@@ -244,8 +245,15 @@ def test_modules_that_builds_cannot_replace_are_rejected(detailed):
         def forward(self, x):
             return x.add_(1)
 
-    with pytest.raises(anole.AnoleError, match="Writing: writes to its inputs"):
-        anole.compile(Writing(), torch.ones(2), project=detailed.project)
+    class Growing(Cached):
+        def forward(self, x):
+            self.keys = torch.cat([self.keys, x], 1)
+            return self.keys
+
+    growth = r"keys changes its shape, from \[2, 6, 4\] to \[2, 7, 4\]"
+    for module, message in ((Writing(), "Writing: writes to its inputs"), (Growing(), growth)):
+        with pytest.raises(anole.AnoleError, match=message):
+            anole.compile(module, torch.ones(2, 1, 4), project=detailed.project)
 
 
 @pytest.mark.guard

@@ -1,7 +1,5 @@
 """The backend of torch.compile computes what eager mode computes, which also runs what cannot be compiled."""
 
-from __future__ import annotations
-
 import warnings
 from copy import deepcopy
 

@@ -74,7 +74,7 @@ class CallFormat:
 
     def complete(self, samples: Mapping[str, Any]) -> dict[str, Any]:
         """Return samples of a call's tensors, each with the initial state."""
-        n_samples, state_names = len(next(iter(samples.values()))), self.names[len(self.paths) :]
+        n_samples, state_names = len(np.atleast_1d(next(iter(samples.values())))), self.names[len(self.paths) :]
         initial = zip(state_names, (value.expand(n_samples, *value.shape) for _, value in self.state), strict=True)
         return {**dict(initial), **samples}
 
@@ -105,7 +105,12 @@ class FlatModule(torch.nn.Module):
             return self.module(*args, **kwargs)
         pairs = zip(call.state, values[len(call.paths) :], strict=True)
         state = {name: value.clone() for (name, _), value in pairs}
-        return torch.func.functional_call(self.module, state, args, kwargs), tuple(state.values())
+        result = torch.func.functional_call(self.module, state, args, kwargs)
+        for name, value in call.state:
+            old, new = list(value.shape), list(state[name].shape)
+            if old != new:
+                raise ExtractError(f"the buffer {name} changes its shape, from {old} to {new}, which a build cannot")
+        return result, tuple(state.values())
 
 
 def _input_name(name: str, others: Sequence[str]) -> str:

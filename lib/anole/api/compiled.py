@@ -82,7 +82,8 @@ class Compiled:
         for name, value in cast("Device", target).environment().items():
             os.environ.setdefault(name, value)
         self.inputs, self.outputs, self.tasks = build.inputs, build.outputs, build.tasks
-        self._call = call or self._read_call()
+        saved = self.folder / _CALL
+        self._call: CallFormat | None = call or (pickle.loads(saved.read_bytes()) if saved.exists() else None)
         n_threads = int(tvm.get_global_func("runtime.NumThreads")())
         if build.threads not in (None, n_threads):
             problem = f"built for {build.threads} threads, but TVM uses {n_threads} here; a new process is faster"
@@ -206,7 +207,3 @@ class Compiled:
         if is_aligned and is_writable and dtype != "bool":
             return tvm.runtime.from_dlpack(array)
         return tvm.runtime.tensor(np.asarray(array))
-
-    def _read_call(self) -> CallFormat | None:
-        path = self.folder / _CALL
-        return cast("CallFormat", pickle.loads(path.read_bytes())) if path.exists() else None

@@ -125,9 +125,10 @@ def of_module(
     with _in_evaluation_mode(module), torch.no_grad():
         result, state = _run(FlatModule(module, call), tensors, kind)
         call = replace(call.with_state(state), result=form_of(result))
-        tensors |= zip(call.names[len(tensors) :], state.values(), strict=True)
+        buffers = dict(zip(call.names[len(tensors) :], state.values(), strict=True))
+        tensors, ranges = tensors | buffers, ranges | {name: {} for name in buffers}
         program = _export(FlatModule(module, call), tensors, ranges, kind)
-    entry = {name: _input(tensor, ranges.get(name, {})) for name, tensor in tensors.items()}
+    entry = {name: _input(tensor, ranges[name]) for name, tensor in tensors.items()}
     name = f"{_plain(kind)}-{digest(program.graph_module.code, repr(entry), *_weights(program))}"
     loader = project / _MODULES / f"{name.replace('-', '_')}.py"
     if not loader.exists():
@@ -158,7 +159,7 @@ def _export(
     # The import of a range samples sizes that may exceed it.
     shapes = {
         name: {axis: torch.export.Dim(dim, min=r.min, max=max(r.samples)) for axis, (dim, r) in axes.items()}
-        for name, axes in ((name, ranges.get(name, {})) for name in tensors)
+        for name, axes in ranges.items()
     }
     with convert_to_extract_error(f"{kind}: torch.export cannot trace it", line=0):
         return torch.export.export(module, (), dict(tensors), dynamic_shapes={"tensors": shapes})
