@@ -56,12 +56,8 @@ def headings(page: Path) -> set[str]:
 def test_every_query_runs(page: Path, tmp_path: Path) -> None:
     merge_files(tmp_path / "shards", [], [], [], tmp_path / "tuning.sqlite")
     with sqlite3.connect(tmp_path / "tuning.sqlite") as database:
-        for query in queries(page):
-            database.execute(query).fetchall()
-
-
-def test_the_readme_has_queries() -> None:
-    assert queries(HOME / "README.md")
+        found = [database.execute(query).fetchall() for query in queries(page)]
+    assert found or page != PAGES[0]
 
 
 def test_the_models_yaml_in_the_readme_is_valid(tmp_path: Path) -> None:
