@@ -26,7 +26,7 @@ demo: env  ## extract, tune, compile and time the networks of models.yaml
 PYTEST := python -m pytest --durations 30 --durations-min 5 --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Lint runs in parallel with the tests: without a cache, mypy takes one core for half a minute.
-test: env  ## lint, and test every module, every stage and every claim of README: five to ten minutes on two cores
+test: env  ## lint, and test every module, every stage and every claim of README: 5 to 15 minutes on two cores
 	@$(MAKE) --no-print-directory --jobs 2 lint tests
 
 guard: env  ## run the other tests of .ci/run: faults, clusters, emulated GPUs, benchmarks, properties on more examples
